@@ -60,6 +60,13 @@ absl::Status ReadLossScale(const char* call, const weft_optimizer_config_t& give
   config.dynamic_scale = given.dynamic_loss_scale != 0;
   config.static_scale = Or(given.loss_scale, 1);
   config.scale.initial = Or(given.loss_scale, config.scale.initial);
+  for (const auto& [name, count] :
+       {std::pair("loss_scale_growth_steps", given.loss_scale_growth_steps),
+        std::pair("loss_scale_hysteresis", given.loss_scale_hysteresis)}) {
+    if (count >= 0) continue;
+    return Invalid(call,
+                   StrCat(name, " is ", count, "; use a number above 0, or 0 for the default"));
+  }
   if (given.loss_scale_growth_steps != 0) config.scale.growth_steps = given.loss_scale_growth_steps;
   if (given.loss_scale_hysteresis != 0) config.scale.hysteresis = given.loss_scale_hysteresis;
   if (std::isfinite(config.static_scale) && config.static_scale > 0) return absl::OkStatus();
@@ -132,17 +139,14 @@ absl::StatusOr<OptimizerConfig> ReadOptimizer(const char* call,
 }
 
 absl::Status CheckUpdateNumbers(const char* call, const weft_shard_update_t& update) {
-  if (!std::isfinite(update.learning_rate) || !std::isfinite(update.norm_max) ||
-      update.norm_max < 0) {
-    return Invalid(call, StrCat("learning_rate is ", update.learning_rate, ", norm_max ",
-                                update.norm_max, "; use finite numbers, norm_max 0 or more"));
+  for (const auto& [name, number] : {NamedNumber("learning_rate", update.learning_rate),
+                                     NamedNumber("norm_max", update.norm_max)}) {
+    if (std::isfinite(number) && number >= 0) continue;
+    return Invalid(call, StrCat(name, " is ", number, "; use a finite number, 0 or more"));
   }
   if (!std::isfinite(update.gradient_factor) || update.gradient_factor < 0) {
     return Invalid(call, StrCat("gradient_factor is ", update.gradient_factor,
                                 "; use a finite number above 0, or 0 for 1"));
-  }
-  if (update.skip != 0 && update.skip != 1) {
-    return Invalid(call, StrCat("skip is ", update.skip, ", not 0 or 1"));
   }
   return absl::OkStatus();
 }
@@ -233,6 +237,15 @@ weft_result_t weft_shard_optimizer_step(weft_shard_context_t context,
                           context->context->OptimizerStep(copy));
     if (result != nullptr) weft::WriteAnswer(made, result);
     return absl::OkStatus();
+  });
+}
+
+weft_result_t weft_shard_drop_gradients(weft_shard_context_t context, void* stream) {
+  return Guarded([&]() -> absl::Status {
+    constexpr char kCall[] = "shard_drop_gradients";
+    WEFT_RETURN_IF_ERROR(calls::Check(kCall, context));
+    WEFT_RETURN_IF_ERROR(calls::CheckStream(kCall, stream));
+    return context->context->DropGradients();
   });
 }
 

@@ -17,7 +17,7 @@
  *   weft_shard_context_finalize                weft_shard_post_backward                per unit
  *   weft_shard_param_load ...                  weft_shard_microbatch_end
  *                                            weft_shard_finish      gradients are reduced from here
- *                                            weft_shard_optimizer_step
+ *                                            weft_shard_optimizer_step     or weft_shard_drop_gradients
  *                                            weft_shard_step_end
  *
  * Sharded params (see weft_shard_preset_t) are unsharded only between the pre_ and post_ calls of their unit: ask

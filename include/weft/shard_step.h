@@ -249,14 +249,13 @@ WEFT_EXPORT weft_result_t weft_shard_norm_add(weft_shard_norm_t* norm,
 /* One update: the same on all ranks, but for `requests`. */
 typedef struct weft_shard_update {
   size_t struct_size;
-  double learning_rate;
-  double norm_max; /* gradients are clipped to this global norm; 0: no clipping */
+  double learning_rate; /* 0 or more */
+  double norm_max;      /* gradients are clipped to this global norm; 0: no clipping */
   /* The norm that clips, and tells whether all gradients are finite: of weft_shard_gradient_norm in this step, or a sum of
    * several contexts'. NULL: this context's, which the call finds. */
   const weft_shard_norm_t* norm;
   /* What gradients are multiplied by before they are clipped, say 1 / tokens; grad_norm is with it. 0: 1 */
   double gradient_factor;
-  int skip; /* 1: nothing is updated, and the loss scale stays: somebody else has found a reason */
   void* stream;
   /* Bits with a meaning of the program's, "stop after this step" say: each rank passes its own and gets those of all ranks. */
   uint64_t requests;
@@ -276,15 +275,23 @@ typedef struct weft_shard_update_result {
 /* Updates the params from the reduced gradients, between finish and step_end, once: global norm (every element
  * once, an exact sum, so it does not depend on the preset), unscaling, clipping, update and rounding in
  * one pass. Where params are not sharded, the updated shards are gathered afterwards; pre_forward waits.
- * `result` may be NULL. Collective. Errors: BAD_STATE without an optimizer, or not after finish of a TRAIN step; MISMATCH
- * if the update is not the same on all ranks, naming both; CORRUPT as WEFT_NONFINITE_FAIL says. After these
+ * `result` may be NULL. Collective. Errors: INVALID_ARGUMENT (a number that is negative, infinite or NaN; a `norm` that is none) and
+ * BAD_STATE (without an optimizer, not after finish of a TRAIN step, a second time): nothing was sent, call it again as it should be;
+ * MISMATCH if the update is not the same on all ranks, naming both; CORRUPT as WEFT_NONFINITE_FAIL says. After these two
  * nothing was updated, on any rank, and the context can go on with step_end; `requests` are lost then, so pass them again. */
 WEFT_EXPORT weft_result_t weft_shard_optimizer_step(weft_shard_context_t context,
                                                     const weft_shard_update_t* update,
                                                     weft_shard_update_result_t* result);
 
-/* Ends the step. BAD_STATE if weft_shard_optimizer_step has left params of kind OWN to the caller, and it has not called
- * weft_shard_params_updated since; the step then goes on. With verify_steps in the config it is collective every so many training steps and may return
+/* In place of weft_shard_optimizer_step: gives this step's gradients up, and nothing is updated, on any rank; for a step of which only
+ * the gradients or their norm were wanted, or that somebody else has found a reason to leave out. The loss scale stays, and gradients
+ * that are not finite do not count. Collective. Errors as weft_shard_optimizer_step; MISMATCH, naming both, if other ranks update. */
+WEFT_EXPORT weft_result_t weft_shard_drop_gradients(weft_shard_context_t context, void* stream);
+
+/* Ends the step. BAD_STATE, and the step goes on: in a context with an optimizer, of whatever kind, if a TRAIN step is finished and
+ * neither weft_shard_optimizer_step nor weft_shard_drop_gradients was called; if weft_shard_optimizer_step has left params of kind OWN
+ * to the caller, and it has not called weft_shard_params_updated since. In a context without an optimizer the gradients are the
+ * caller's, and nothing is asked for. With verify_steps in the config it is collective every so many training steps and may return
  * MISMATCH as weft_shard_context_verify does; the step has ended all the same. */
 WEFT_EXPORT weft_result_t weft_shard_step_end(weft_shard_context_t context);
 

@@ -93,6 +93,12 @@ class ShardStep {
     return Update(update);
   }
 
+  // In place of Update(): nothing is updated, on any rank. Collective.
+  void DropGradients(void* stream = nullptr) const {
+    Check(weft_shard_drop_gradients(context_, stream));
+  }
+
+  // A step of training of a context with an optimizer ends after Update() or DropGradients().
   void End() {
     Check(weft_shard_step_end(context_));
     open_ = false;

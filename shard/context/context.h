@@ -156,6 +156,8 @@ class Context {
     return optimizer_.Step(update);
   }
 
+  absl::Status DropGradients() { return optimizer_.DropGradients(); }
+
   // The loss scale, the norm.
   OptimizerDriver& optimizer() { return optimizer_; }
 

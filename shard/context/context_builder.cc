@@ -315,6 +315,7 @@ absl::StatusOr<std::unique_ptr<Runtime>> ContextBuilder::MakeRuntime() {
         ShardOptimizer::Make(*declared.optimizer, declared.groups, declared.registry,
                              runtime->layout, core_.isa(), std::move(store), options.memory));
     runtime->callers_turn = CallersTurn(declared.groups, declared.registry, runtime->layout);
+    runtime->state.ExpectUpdates();
   }
   if (!cut) return runtime;
   for (const weft_shard_mode_t mode : {WEFT_SHARD_TRAIN, WEFT_SHARD_EVAL}) {

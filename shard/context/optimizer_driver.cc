@@ -17,6 +17,12 @@
 #include "shard/optimizer/update_requests.h"
 
 namespace weft {
+namespace {
+
+// Of a sum of squares, and how many gradients are not finite.
+constexpr size_t kNormWords = WEFT_SHARD_NORM_WORDS + 1;
+
+}  // namespace
 
 absl::StatusOr<double> OptimizerDriver::LossScale() {
   Section section(core_.mutex);
@@ -98,47 +104,30 @@ absl::StatusOr<weft_shard_update_result_t> OptimizerDriver::Step(
     scalars = ScalarsOf(core_, nonfinite_);
   }
   ShardOptimizer& optimizer = *core_.runtime().optimizer;
+  const int64_t found_apart = std::exchange(found_nonfinite_, 0);
   // As many words either way, so that a norm which only some ranks pass is found by the mark, and no failure.
-  std::vector<int64_t> words(WEFT_SHARD_NORM_WORDS + 1, 0);
+  std::vector<int64_t> words(kNormWords, 0);
   if (update.norm == nullptr) {
     WEFT_ASSIGN_OR_RETURN(words, OwnSums());
   }
-  const int64_t mark = UpdateMark(update, optimizer.groups_mark());
-  words.push_back(MarkOf(scalars));
-  words.push_back(mark);
-  AppendRequests(update.requests, core_.group().size(), words);
-  WEFT_RETURN_IF_ERROR(AddOverRanks(words, Purpose::Kind::kNorm, "optimizer_step"));
-  const uint64_t requests = TakeRequests(words, core_.group().size());
-  if (MarksDiffer(words.back(), mark, core_.group().size())) {
-    return ExplainUpdates(core_.group(), update, optimizer.groups(), core_.options().timeout_ns,
-                          core_.purposes().InStep(Purpose::Kind::kUpdate));
-  }
-  words.pop_back();
-  if (ScalarsDiffer(words.back(), scalars, core_.group().size())) {
-    return ExplainScalars(core_, scalars);
-  }
-  words.pop_back();
+  WEFT_ASSIGN_OR_RETURN(const uint64_t requests, Agree(&update, scalars, words));
 
   const double scale = ScaleOfGradients();
   const weft_shard_norm_t norm = update.norm != nullptr ? *update.norm : NormOf(words, scale);
-  const int64_t found_apart = std::exchange(found_nonfinite_, 0);
   const int64_t found_here = update.norm != nullptr ? found_apart : norm.nonfinite;
   const double factor = update.gradient_factor == 0 ? 1 : update.gradient_factor;
   weft_shard_update_result_t result = {};
   result.struct_size = sizeof(result);
   result.nonfinite = norm.nonfinite;
   result.grad_norm = norm.norm * factor;
-  result.skipped = update.skip;
   result.requests = requests;
-  if (update.skip == 0) {
-    const bool scale_answers = !optimizer.loss_scale().at_least();
-    result.skipped = optimizer.loss_scale().Update(norm.nonfinite != 0) ? 1 : 0;
-    if (norm.nonfinite == 0) {
-      nonfinite_.End();
-    } else if (const Nonfinite answer = nonfinite_.Next(*core_.declared().optimizer, scale_answers);
-               answer != Nonfinite::kSkip && found_here != 0) {
-      WEFT_RETURN_IF_ERROR(AnswerNonfinite(answer, norm.nonfinite));
-    }
+  const bool scale_answers = !optimizer.loss_scale().at_least();
+  result.skipped = optimizer.loss_scale().Update(norm.nonfinite != 0) ? 1 : 0;
+  if (norm.nonfinite == 0) {
+    nonfinite_.End();
+  } else if (const Nonfinite answer = nonfinite_.Next(*core_.declared().optimizer, scale_answers);
+             answer != Nonfinite::kSkip && found_here != 0) {
+    WEFT_RETURN_IF_ERROR(AnswerNonfinite(answer, norm.nonfinite));
   }
   result.loss_scale = optimizer.loss_scale().value();
   if (result.skipped == 0) {
@@ -150,6 +139,22 @@ absl::StatusOr<weft_shard_update_result_t> OptimizerDriver::Step(
   Section section(core_.mutex);
   core_.runtime().callers_turn.Begin(/*due=*/result.skipped == 0);
   return result;
+}
+
+absl::Status OptimizerDriver::DropGradients() {
+  weft_shard_state_scalars_t scalars{};
+  {
+    Section section(core_.mutex);
+    WEFT_RETURN_IF_ERROR(CheckOptimizer("drop_gradients"));
+    WEFT_RETURN_IF_ERROR(core_.runtime().state.DropGradients());
+    scalars = ScalarsOf(core_, nonfinite_);
+  }
+  found_nonfinite_ = 0;
+  std::vector<int64_t> words(kNormWords, 0);
+  WEFT_RETURN_IF_ERROR(Agree(nullptr, scalars, words).status());
+  Section section(core_.mutex);
+  core_.runtime().callers_turn.Begin(/*due=*/false);
+  return absl::OkStatus();
 }
 
 absl::Status OptimizerDriver::EndCallersTurn() {
@@ -181,6 +186,28 @@ absl::Status OptimizerDriver::AnswerNonfinite(Nonfinite answer, int64_t elements
   }
   if (core_.group().rank() == 0) LogWarn(text);
   return absl::OkStatus();
+}
+
+absl::StatusOr<uint64_t> OptimizerDriver::Agree(const weft_shard_update_t* update,
+                                                const weft_shard_state_scalars_t& scalars,
+                                                std::vector<int64_t>& words) {
+  const char* const call = update == nullptr ? "drop_gradients" : "optimizer_step";
+  const ShardOptimizer& optimizer = *core_.runtime().optimizer;
+  const int ranks = core_.group().size();
+  const int64_t mark = UpdateMark(update, optimizer.groups_mark());
+  words.push_back(MarkOf(scalars));
+  words.push_back(mark);
+  AppendRequests(update == nullptr ? 0 : update->requests, ranks, words);
+  WEFT_RETURN_IF_ERROR(AddOverRanks(words, Purpose::Kind::kNorm, call));
+  const uint64_t requests = TakeRequests(words, ranks);
+  if (MarksDiffer(words.back(), mark, ranks)) {
+    return ExplainUpdates(core_.group(), update, optimizer.groups(), core_.options().timeout_ns,
+                          core_.purposes().InStep(Purpose::Kind::kUpdate));
+  }
+  words.pop_back();
+  if (ScalarsDiffer(words.back(), scalars, ranks)) return ExplainScalars(core_, call, scalars);
+  words.pop_back();
+  return requests;
 }
 
 absl::Status OptimizerDriver::AddOverRanks(std::vector<int64_t>& words, Purpose::Kind purpose,

@@ -29,6 +29,8 @@ class OptimizerDriver {
   absl::StatusOr<weft_shard_norm_t> GradientNorm();
   // Collective.
   absl::StatusOr<weft_shard_update_result_t> Step(const weft_shard_update_t& update);
+  // In place of Step: nothing is updated, and the loss scale stays. Collective.
+  absl::Status DropGradients();
   // The step is about to end: BAD_STATE if the caller has left out its own update.
   absl::Status EndCallersTurn();
   // What the loss is to be multiplied by.
@@ -50,6 +52,11 @@ class OptimizerDriver {
   // This rank's share of the sums, as words to be added over ranks: the squares, then how many are not finite.
   absl::StatusOr<std::vector<int64_t>> OwnSums() const;
   absl::Status AddOverRanks(std::vector<int64_t>& words, Purpose::Kind purpose, const char* call);
+  // Adds `words`, [kNormWords], over ranks. Not Ok if these make other updates, nullptr being none, or have other numbers.
+  // Returns what they request.
+  absl::StatusOr<uint64_t> Agree(const weft_shard_update_t* update,
+                                 const weft_shard_state_scalars_t& scalars,
+                                 std::vector<int64_t>& words);
   // What to do about gradients that are not finite; Ok if the step is just skipped. Collective.
   absl::Status AnswerNonfinite(Nonfinite answer, int64_t elements);
   absl::Status UpdateParams(double learning_rate, double gradient_factor);

@@ -199,7 +199,7 @@ absl::Status StateAccess::SetScalars(const weft_shard_state_scalars_t& scalars) 
   Section section(core_.mutex);
   WEFT_RETURN_IF_ERROR(core_.CheckQuiet("state_scalars_set"));
   // The gradients of a step that is finished have the scale that it began with.
-  if (core_.runtime().state.CheckGradientNorm(/*updated_too=*/true).ok()) {
+  if (core_.runtime().state.CheckGradientNorm(/*used_too=*/true).ok()) {
     return MakeError(WEFT_BAD_STATE, {.operation = "state_scalars_set"},
                      "state_scalars_set is not legal between finish and step_end of a training "
                      "step, whose gradients have the loss scale that there is; call it after "

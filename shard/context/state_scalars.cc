@@ -153,14 +153,14 @@ bool ScalarsDiffer(int64_t sum, const weft_shard_state_scalars_t& scalars, int r
   return static_cast<uint64_t>(sum) != own * static_cast<uint64_t>(ranks);
 }
 
-absl::Status ExplainScalars(ContextCore& core, const weft_shard_state_scalars_t& scalars) {
+absl::Status ExplainScalars(ContextCore& core, const char* call,
+                            const weft_shard_state_scalars_t& scalars) {
   WEFT_RETURN_IF_ERROR(CompareNumbers(
-      core, "optimizer_step", ComparedNumbers(scalars),
-      core.purposes().InStep(Purpose::Kind::kUpdate),
+      core, call, ComparedNumbers(scalars), core.purposes().InStep(Purpose::Kind::kUpdate),
       "; set the same on every rank with weft_shard_state_scalars_set, from one checkpoint: "
       "nothing was updated"));
-  return MakeError(WEFT_CORRUPT, {.group = core.group().name(), .operation = "optimizer_step"},
-                   StrCat("optimizer_step on group ", core.group().name(),
+  return MakeError(WEFT_CORRUPT, {.group = core.group().name(), .operation = call},
+                   StrCat(call, " on group ", core.group().name(),
                           ": counts or loss scales differed between ranks and then did not; "
                           "check the memory and the links of this machine"));
 }

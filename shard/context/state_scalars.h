@@ -34,7 +34,8 @@ int64_t MarkOf(const weft_shard_state_scalars_t& scalars);
 bool ScalarsDiffer(int64_t sum, const weft_shard_state_scalars_t& scalars, int ranks);
 
 // MISMATCH with the numbers of the outlier and of the others, CORRUPT if they differ no longer. Collective.
-absl::Status ExplainScalars(ContextCore& core, const weft_shard_state_scalars_t& scalars);
+absl::Status ExplainScalars(ContextCore& core, const char* call,
+                            const weft_shard_state_scalars_t& scalars);
 
 // The same for state_written, where also `kinds` and the training steps are compared; Ok if no rank differs. Collective.
 absl::Status CompareWritten(ContextCore& core, uint32_t kinds,

@@ -33,7 +33,31 @@ ExactSum::Words SquaresOf(const weft_shard_norm_t& norm) {
   return words;
 }
 
+namespace {
+
+// What weft_shard_gradient_norm writes, or a sum of such: not what a program has left in a struct.
+absl::Status CheckNorm(const char* call, const char* name, const weft_shard_norm_t& norm) {
+  const auto invalid = [&](std::string_view what) {
+    return MakeError(WEFT_INVALID_ARGUMENT, {.operation = call},
+                     StrCat(call, ": ", name, " has ", what,
+                            "; pass one of weft_shard_gradient_norm, or a sum of such"));
+  };
+  if (!std::isfinite(norm.loss_scale) || norm.loss_scale <= 0)
+    return invalid(StrCat("loss_scale ", norm.loss_scale));
+  if (norm.nonfinite < 0) return invalid(StrCat("nonfinite ", norm.nonfinite));
+  const double squares = ExactSum(SquaresOf(norm)).Value();
+  const bool all_finite = std::isfinite(squares) && std::isfinite(norm.norm);
+  if (norm.nonfinite == 0 && !all_finite)
+    return invalid("nonfinite 0 and a norm that is not finite");
+  if (squares < 0 || norm.norm < 0) return invalid("a sum of squares below 0");
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::Status AddNorm(const weft_shard_norm_t& other, weft_shard_norm_t* norm) {
+  WEFT_RETURN_IF_ERROR(CheckNorm("shard_norm_add", "norm", *norm));
+  WEFT_RETURN_IF_ERROR(CheckNorm("shard_norm_add", "other", other));
   if (other.loss_scale != norm->loss_scale) {
     return MakeError(WEFT_INVALID_ARGUMENT, {.operation = "shard_norm_add"},
                      StrCat("shard_norm_add: the gradients have loss scales ", norm->loss_scale,
@@ -50,7 +74,9 @@ absl::Status AddNorm(const weft_shard_norm_t& other, weft_shard_norm_t* norm) {
 }
 
 absl::Status CheckUpdate(const weft_shard_update_t& update, double loss_scale) {
-  if (update.norm == nullptr || update.norm->loss_scale == loss_scale) return absl::OkStatus();
+  if (update.norm == nullptr) return absl::OkStatus();
+  WEFT_RETURN_IF_ERROR(CheckNorm("shard_optimizer_step", "norm", *update.norm));
+  if (update.norm->loss_scale == loss_scale) return absl::OkStatus();
   return MakeError(WEFT_INVALID_ARGUMENT, {.operation = "shard_optimizer_step"},
                    StrCat("shard_optimizer_step: norm is of gradients with loss scale ",
                           update.norm->loss_scale, ", this context's have ", loss_scale));

@@ -21,10 +21,10 @@ weft_shard_norm_t NormOf(std::span<const int64_t> words, double loss_scale);
 
 ExactSum::Words SquaresOf(const weft_shard_norm_t& norm);
 
-// INVALID_ARGUMENT if the gradients have different loss scales.
+// INVALID_ARGUMENT if the gradients have different loss scales, or one of the two is no norm.
 absl::Status AddNorm(const weft_shard_norm_t& other, weft_shard_norm_t* norm);
 
-// INVALID_ARGUMENT if a norm is given, and of gradients with another loss scale.
+// INVALID_ARGUMENT if a norm is given, and is of gradients with another loss scale, or none.
 absl::Status CheckUpdate(const weft_shard_update_t& update, double loss_scale);
 
 }  // namespace weft

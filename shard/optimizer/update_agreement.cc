@@ -18,25 +18,30 @@
 namespace weft {
 namespace {
 
-// As it travels. -0 is 0.
+// As it travels. -0 is 0. The last one is 1 if there is no update, because gradients are dropped.
 using Numbers = std::array<double, 6>;
-constexpr std::array<const char*, 6> kNames = {"learning_rate", "norm_max", "gradient_factor",
-                                               "skip",          "norm",     "norm's nonfinite"};
+constexpr std::array<const char*, 5> kNames = {"learning_rate", "norm_max", "gradient_factor",
+                                               "norm", "norm's nonfinite"};
 
-Numbers NumbersOf(const weft_shard_update_t& update) {
+Numbers NumbersOf(const weft_shard_update_t* update) {
+  if (update == nullptr) return {0, 0, 0, 0, 0, 1};
   const weft_shard_norm_t none{.norm = -1};
-  const weft_shard_norm_t& norm = update.norm != nullptr ? *update.norm : none;
-  return {update.learning_rate + 0.0,
-          update.norm_max + 0.0,
-          update.gradient_factor == 0 ? 1 : update.gradient_factor,
-          static_cast<double>(update.skip),
+  const weft_shard_norm_t& norm = update->norm != nullptr ? *update->norm : none;
+  return {update->learning_rate + 0.0,
+          update->norm_max + 0.0,
+          update->gradient_factor == 0 ? 1 : update->gradient_factor,
           norm.norm,
-          static_cast<double>(norm.nonfinite)};
+          static_cast<double>(norm.nonfinite),
+          0};
+}
+
+const char* CallOf(const Numbers& numbers) {
+  return numbers.back() == 1 ? "drop_gradients" : "optimizer_step";
 }
 
 std::string TextOf(const Numbers& numbers, const Numbers& other) {
   std::string text;
-  for (size_t i = 0; i < numbers.size(); ++i) {
+  for (size_t i = 0; i < kNames.size(); ++i) {
     if (std::bit_cast<uint64_t>(numbers[i]) == std::bit_cast<uint64_t>(other[i])) continue;
     text += StrCat(text.empty() ? "" : ", ", kNames[i], " ", numbers[i]);
   }
@@ -54,16 +59,17 @@ std::string NumbersNotIn(const std::string& text, const std::string& other) {
   return absl::StrJoin(left, ", ");
 }
 
-absl::Status NotSeenAgain(const ProcessGroup& group) {
-  return MakeError(WEFT_CORRUPT, {.group = group.name(), .operation = "optimizer_step"},
-                   StrCat("optimizer_step on group ", group.name(),
+absl::Status NotSeenAgain(const ProcessGroup& group, const char* call) {
+  return MakeError(WEFT_CORRUPT, {.group = group.name(), .operation = call},
+                   StrCat(call, " on group ", group.name(),
                           ": the numbers differed between ranks and then did not; "
                           "check the memory and the links of this machine"));
 }
 
 // The updates are the same.
-absl::Status ExplainGroups(ProcessGroup& group, std::span<const OptimizerGroup> groups,
-                           int64_t timeout_ns, const CallPurpose& purpose) {
+absl::Status ExplainGroups(ProcessGroup& group, const char* call,
+                           std::span<const OptimizerGroup> groups, int64_t timeout_ns,
+                           const CallPurpose& purpose) {
   std::vector<Digest> digests;
   for (const OptimizerGroup& of : groups) {
     const std::string text = GroupText(of);
@@ -71,7 +77,7 @@ absl::Status ExplainGroups(ProcessGroup& group, std::span<const OptimizerGroup> 
   }
   WEFT_ASSIGN_OR_RETURN(const std::optional<Difference> difference,
                         FirstDifference(group, digests, timeout_ns, 1, purpose));
-  if (!difference.has_value()) return NotSeenAgain(group);
+  if (!difference.has_value()) return NotSeenAgain(group, call);
   WEFT_ASSIGN_OR_RETURN(
       const std::vector<std::string> texts,
       GatherText(group, GroupText(groups[difference->index]), timeout_ns, purpose));
@@ -80,8 +86,8 @@ absl::Status ExplainGroups(ProcessGroup& group, std::span<const OptimizerGroup> 
   const std::string& outlier_text = texts[static_cast<size_t>(outlier[0])];
   const std::string& text = texts[static_cast<size_t>(usual[0])];
   return MakeError(
-      WEFT_MISMATCH, CulpritOf(group, outlier[0], "optimizer_step"),
-      StrCat("optimizer_step on group ", group.name(), ": param group ", difference->index, ": ",
+      WEFT_MISMATCH, CulpritOf(group, outlier[0], call),
+      StrCat(call, " on group ", group.name(), ": param group ", difference->index, ": ",
              RankList(outlier), " set ", NumbersNotIn(outlier_text, text), ", ", RankList(usual),
              " set ", NumbersNotIn(text, outlier_text),
              "; call weft_shard_param_group_set alike on every rank: nothing was updated"));
@@ -89,7 +95,7 @@ absl::Status ExplainGroups(ProcessGroup& group, std::span<const OptimizerGroup> 
 
 }  // namespace
 
-int64_t UpdateMark(const weft_shard_update_t& update, uint64_t groups_mark) {
+int64_t UpdateMark(const weft_shard_update_t* update, uint64_t groups_mark) {
   const Numbers numbers = NumbersOf(update);
   NumberHash hash;
   for (const double number : numbers)
@@ -102,7 +108,7 @@ bool MarksDiffer(int64_t sum, int64_t own, int ranks) {
   return static_cast<uint64_t>(sum) != static_cast<uint64_t>(own) * static_cast<uint64_t>(ranks);
 }
 
-absl::Status ExplainUpdates(ProcessGroup& group, const weft_shard_update_t& update,
+absl::Status ExplainUpdates(ProcessGroup& group, const weft_shard_update_t* update,
                             std::span<const OptimizerGroup> groups, int64_t timeout_ns,
                             const CallPurpose& purpose) {
   const Numbers own = NumbersOf(update);
@@ -112,16 +118,22 @@ absl::Status ExplainUpdates(ProcessGroup& group, const weft_shard_update_t& upda
   for (const Numbers& numbers : all)
     digests.push_back(DigestOf(&numbers, sizeof(numbers)));
   const Sides sides = SidesOf(digests);
-  if (sides.size() < 2) return ExplainGroups(group, groups, timeout_ns, purpose);
+  if (sides.size() < 2) return ExplainGroups(group, CallOf(own), groups, timeout_ns, purpose);
   // The last side has the fewest ranks.
   const std::vector<int>& outlier = sides.back();
   const Numbers& outlier_numbers = all[static_cast<size_t>(outlier[0])];
   const Numbers& numbers = all[static_cast<size_t>(sides[0][0])];
-  return MakeError(WEFT_MISMATCH, CulpritOf(group, outlier[0], "optimizer_step"),
-                   StrCat("optimizer_step on group ", group.name(), ": ", RankList(outlier),
-                          " passed ", TextOf(outlier_numbers, numbers), ", ", RankList(sides[0]),
-                          " passed ", TextOf(numbers, outlier_numbers),
-                          "; pass the same on every rank: nothing was updated"));
+  const char* const call = CallOf(own);
+  const bool calls_differ = outlier_numbers.back() != numbers.back();
+  const std::string what =
+      calls_differ
+          ? StrCat(RankList(outlier), " called ", CallOf(outlier_numbers), ", ", RankList(sides[0]),
+                   " called ", CallOf(numbers), "; make the same call on every rank")
+          : StrCat(RankList(outlier), " passed ", TextOf(outlier_numbers, numbers), ", ",
+                   RankList(sides[0]), " passed ", TextOf(numbers, outlier_numbers),
+                   "; pass the same on every rank");
+  return MakeError(WEFT_MISMATCH, CulpritOf(group, outlier[0], call),
+                   StrCat(call, " on group ", group.name(), ": ", what, ": nothing was updated"));
 }
 
 }  // namespace weft

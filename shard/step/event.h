@@ -32,6 +32,7 @@ struct Event {
     kReduceWait,
     kGradientNorm,
     kOptimizerStep,
+    kDropGradients,
     kStepEnd,
   };
   Kind kind = Kind::kFinish;

@@ -14,7 +14,7 @@ const char* CallName(Event::Kind kind) {
                                     "reshard",          "microbatch_end", "finish",
                                     "step_begin",       "join",           "unshard_wait",
                                     "grad_ready",       "reduce_wait",    "gradient_norm",
-                                    "optimizer_step",   "step_end"};
+                                    "optimizer_step",   "drop_gradients", "step_end"};
   static_assert(std::size(kNames) == static_cast<size_t>(Event::Kind::kStepEnd) + 1);
   return kNames[static_cast<size_t>(kind)];
 }

@@ -37,7 +37,7 @@ absl::Status StepState::StepBegin(weft_shard_mode_t mode, uint64_t tag) {
   ++step_;
   microbatch_ = -1;
   last_ = false;
-  updated_ = false;
+  used_by_.reset();
   Accept(event);
   return absl::OkStatus();
 }
@@ -57,7 +57,11 @@ void StepState::AbandonStep() {
 
 absl::Status StepState::MicrobatchBegin(int index, bool last) {
   const Event event{Event::Kind::kMicrobatchBegin, index};
-  if (phase_ != Phase::kStep || last_) return BadState(event, "", NextCall());
+  if (phase_ == Phase::kStep && last_) {
+    return BadState(event, StrCat("micro-batch ", microbatch_, " was begun as the step's last one"),
+                    "pass last=False (0 in C) to all but the last, or call finish");
+  }
+  if (phase_ != Phase::kStep) return BadState(event, "", NextCall());
   if (index != microbatch_ + 1) {
     return BadState(event, StrCat("the next micro-batch is ", microbatch_ + 1),
                     "count micro-batches from 0 without gaps");
@@ -293,25 +297,33 @@ void StepState::FinishEnd() {
   phase_ = Phase::kFinished;
 }
 
-absl::Status StepState::CheckGradientNorm(bool updated_too) const {
+absl::Status StepState::CheckGradientNorm(bool used_too) const {
   const Event event{Event::Kind::kGradientNorm};
   if (phase_ != Phase::kFinished || !training()) {
     return BadState(event, "", "call it after finish of a WEFT_SHARD_TRAIN step");
   }
-  if (!updated_ || updated_too) return absl::OkStatus();
-  return BadState(event, "optimizer_step has used the gradients", "call it before");
+  if (!used_by_.has_value() || used_too) return absl::OkStatus();
+  return BadState(event, UsedText(), "call it before");
 }
 
-absl::Status StepState::OptimizerStep() {
-  const Event event{Event::Kind::kOptimizerStep};
+absl::Status StepState::UseGradients(const Event& call) {
   if (phase_ != Phase::kFinished || !training()) {
-    return BadState(event, "", "call it after finish of a WEFT_SHARD_TRAIN step");
+    return BadState(call, "", "call it after finish of a WEFT_SHARD_TRAIN step");
   }
-  if (updated_)
-    return BadState(event, "this step was updated already", "end the step with step_end");
-  updated_ = true;
-  Accept(event);
+  if (used_by_.has_value()) return BadState(call, UsedText(), "end the step with step_end");
+  used_by_ = call.kind;
+  Accept(call);
   return absl::OkStatus();
+}
+
+bool StepState::AwaitsUpdate() const {
+  return expects_updates_ && phase_ == Phase::kFinished && training() && !used_by_.has_value();
+}
+
+std::string StepState::UsedText() const {
+  return StrCat(CallName(*used_by_), *used_by_ == Event::Kind::kDropGradients
+                                         ? " has dropped the gradients"
+                                         : " has used the gradients");
 }
 
 absl::StatusOr<bool> StepState::StepEnd() {
@@ -319,6 +331,7 @@ absl::StatusOr<bool> StepState::StepEnd() {
   const bool finished = phase_ == Phase::kFinished;
   const bool eval_done = phase_ == Phase::kStep && !training();
   if (!finished && !eval_done) return BadState(event, "", NextCall());
+  if (AwaitsUpdate()) return BadState(event, "nothing has used the step's gradients", NextCall());
   phase_ = Phase::kIdle;
   Accept(event);
   return finished;
@@ -350,9 +363,13 @@ std::string StepState::NextCall() const {
       return last_ ? "call finish" : "begin the next micro-batch with microbatch_begin";
     case Phase::kMicrobatch:
       return "end the micro-batch with microbatch_end";
-    default:
-      return "end the step with step_end";
+    case Phase::kFinishing:
+    case Phase::kFinished:
+      break;
   }
+  return AwaitsUpdate() ? "update the params with optimizer_step, or give the gradients up with "
+                          "drop_gradients"
+                        : "end the step with step_end";
 }
 
 std::string StepState::UnitText(int unit) const {

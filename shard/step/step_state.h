@@ -2,6 +2,7 @@
 //
 //   idle --step_begin--> in step --microbatch_begin--> in micro-batch --microbatch_end--> in step
 //        --(after the last one) finish--> finished --step_end--> idle
+//   finished, of training and in a context with an optimizer: optimizer_step or drop_gradients, once, before step_end
 //   unit, per micro-batch:  untouched -> forward (counted) -> forwarded -> backward -> done
 //                                                             ^-----------'
 //
@@ -19,6 +20,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -39,6 +41,9 @@ class StepState {
  public:
   // `registry` outlives this and no longer changes.
   explicit StepState(const Registry& registry);
+
+  // Before the first step: the context has an optimizer, so a step of training ends after optimizer_step or drop_gradients.
+  void ExpectUpdates() { expects_updates_ = true; }
 
   // Legal between steps and after finish.
   absl::Status CheckQuiet(const char* call) const;
@@ -72,10 +77,14 @@ class StepState {
   absl::Status CheckReduceWait(int unit) const;
   absl::Status FinishBegin();
   void FinishEnd();
-  // Ok from finish to step_end of a training step.
-  // After finish of a step of training, and unless `updated_too` before its update, which uses the gradients up.
-  absl::Status CheckGradientNorm(bool updated_too = false) const;
-  absl::Status OptimizerStep();
+  // Ok after finish of a step of training, and unless `used_too` before optimizer_step or drop_gradients, which use the
+  // gradients up.
+  absl::Status CheckGradientNorm(bool used_too = false) const;
+
+  absl::Status OptimizerStep() { return UseGradients({Event::Kind::kOptimizerStep}); }
+
+  absl::Status DropGradients() { return UseGradients({Event::Kind::kDropGradients}); }
+
   // True if the step was finished: an EVAL step need not be.
   absl::StatusOr<bool> StepEnd();
 
@@ -122,6 +131,11 @@ class StepState {
   absl::Status RequireBackward(const Event& call, int unit) const;
   absl::Status CheckPreBackward(const Event& call, int unit) const;
   absl::Status CheckPostBackward(const Event& call, int unit) const;
+  absl::Status UseGradients(const Event& call);
+  // A finished step of training whose gradients wait for optimizer_step or drop_gradients.
+  bool AwaitsUpdate() const;
+  // What has become of the gradients.
+  std::string UsedText() const;
 
   void Settle(int unit, std::vector<int>& settled);
   // The call is legal: it changes what is known of units, and is remembered for messages.
@@ -132,11 +146,12 @@ class StepState {
   weft_shard_mode_t mode_ = WEFT_SHARD_TRAIN;
   uint64_t tag_ = 0;
   int64_t step_ = 0;
-  int microbatch_ = -1;         // the present or last one of this step
-  bool last_ = false;           // it is the step's last one
-  bool updated_ = false;        // in this step
-  int entering_backward_ = -1;  // the unit whose pre_backward has not returned
-  int last_unit_ = -1;          // the last that a call of this micro-batch was about
+  int microbatch_ = -1;  // the present or last one of this step
+  bool last_ = false;    // it is the step's last one
+  bool expects_updates_ = false;
+  std::optional<Event::Kind> used_by_;  // of this step's gradients
+  int entering_backward_ = -1;          // the unit whose pre_backward has not returned
+  int last_unit_ = -1;                  // the last that a call of this micro-batch was about
   UnitTracker units_;
   std::vector<ParamPhase> params_;
   RecentCalls calls_;

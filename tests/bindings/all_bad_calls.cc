@@ -6,11 +6,11 @@ const std::vector<BadCall>& AllBadCalls() {
   static const std::vector<BadCall> all = [] {
     std::vector<BadCall> calls;
     for (const auto& some :
-         {BadCollectives(), BadVectorCalls(), BadExplainCalls(), BadOpCalls(), BadDlpackCalls(),
-          BadMessages(), BadGroupCalls(), BadShardCalls(), BadShardPlanCalls(), BadShardStepCalls(),
-          BadShardCheckCalls(), BadSliceCalls(), BadShardInfoCalls(), BadShardStateCalls(),
-          BadCheckpointCalls(), BadParamGroupCalls(), BadProcessCalls(), BadCompletionCalls(),
-          BadXlaCalls()}) {
+         {BadCollectives(),     BadVectorCalls(),    BadExplainCalls(),        BadOpCalls(),
+          BadDlpackCalls(),     BadMessages(),       BadGroupCalls(),          BadShardCalls(),
+          BadShardPlanCalls(),  BadShardStepCalls(), BadShardOptimizerCalls(), BadShardCheckCalls(),
+          BadSliceCalls(),      BadShardInfoCalls(), BadShardStateCalls(),     BadCheckpointCalls(),
+          BadParamGroupCalls(), BadProcessCalls(),   BadCompletionCalls(),     BadXlaCalls()}) {
       calls.insert(calls.end(), some.begin(), some.end());
     }
     return calls;

@@ -1,7 +1,9 @@
 // The calls of shard_param_groups.h with one wrong argument each.
-#include <cmath>
+#include <initializer_list>
+#include <string>
 
 #include "tests/bindings/bad_input.h"
+#include "tests/bindings/bad_numbers.h"
 #include "tests/bindings/shard_calls.h"
 
 namespace weft::test {
@@ -12,7 +14,7 @@ using Group = weft_shard_param_group_t;
 void AddNumberFaults(const char* function,
                      const std::function<weft_result_t(Bench&, const Group*)>& call,
                      std::vector<BadCall>* calls) {
-  const auto add = [&](const char* fault, const char* needle,
+  const auto add = [&](const std::string& fault, const char* needle,
                        const std::function<void(Group&)>& spoil) {
     calls->push_back({function, fault, WEFT_INVALID_ARGUMENT, needle, [spoil, call](Bench& b) {
                         Group group = EmptyGroup();
@@ -23,18 +25,21 @@ void AddNumberFaults(const char* function,
   add("unknown_kind", "kind is 99", [](Group& g) { g.kind = Unknown<weft_optimizer_kind_t>(99); });
   add("kind_minus_1", "kind is -1", [](Group& g) { g.kind = Unknown<weft_optimizer_kind_t>(-1); });
   add("unknown_fields", "unknown bits", [](Group& g) { g.fields = 512; });
-  add("learning_rate_factor_negative", "learning_rate_factor is -1",
-      [](Group& g) { g.learning_rate_factor = -1; });
-  add("learning_rate_factor_nan", "not finite", [](Group& g) { g.learning_rate_factor = NAN; });
-  add("weight_decay_factor_negative", "weight_decay_factor is -1",
-      [](Group& g) { g.weight_decay_factor = -1; });
-  add("weight_decay_factor_infinite", "not finite",
-      [](Group& g) { g.weight_decay_factor = INFINITY; });
   add("beta1_1", "below 1", [](Group& g) { g.beta1 = 1; });
-  add("beta2_negative", "beta2 is -0.1", [](Group& g) { g.beta2 = -0.1; });
-  add("epsilon_negative", "epsilon is -1", [](Group& g) { g.epsilon = -1; });
   add("momentum_2", "below 1", [](Group& g) { g.momentum = 2; });
-  add("trust_negative", "trust is -1", [](Group& g) { g.trust = -1; });
+  for (const auto& [name, number] : std::initializer_list<Numbered<Group>>{
+           {"learning_rate_factor", &Group::learning_rate_factor},
+           {"weight_decay_factor", &Group::weight_decay_factor},
+           {"beta1", &Group::beta1},
+           {"beta2", &Group::beta2},
+           {"epsilon", &Group::epsilon},
+           {"momentum", &Group::momentum},
+           {"trust", &Group::trust}}) {
+    for (const auto& [fault, value] : kBadNumbers) {
+      add(std::string(name) + fault, name,
+          [number = number, value = value](Group& g) { g.*number = value; });
+    }
+  }
   AddConfigFaults<Group>(function, calls, call);
 }
 

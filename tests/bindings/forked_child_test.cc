@@ -691,6 +691,10 @@ void AddShardCalls(std::vector<NamedCall>* calls) {
          const auto update = Sized<weft_shard_update_t>();
          return weft_shard_optimizer_step(t.bench.ready, &update, nullptr);
        }},
+      {"weft_shard_drop_gradients",
+       [](T t) {
+         return weft_shard_drop_gradients(t.bench.ready, nullptr);
+       }},
       {"weft_shard_step_begin",
        [](T t) {
          return StepBegin(t.bench.ready, WEFT_SHARD_TRAIN, 0);

@@ -240,16 +240,16 @@ TEST_P(ShardNorm, PassedByOneRankOnlyIsNamedAndUpdatesNothing) {
   });
 }
 
-TEST_P(ShardNorm, ASkippedStepChangesNothing) {
+TEST_P(ShardNorm, ADroppedStepChangesNothing) {
   OnRanks([](int rank, weft_group_t group, weft_group_t) {
     Model model(group, GetParam(), {300});
     const std::vector<float> before = model.Weights();
-    model.Backward(rank, 1);
-    weft_shard_update_t update = Update();
-    update.skip = 1;
-    const weft_shard_update_result_t result = model.Step(update);
-    EXPECT_EQ(result.skipped, 1);
-    EXPECT_EQ(result.update_count, 0);
+    model.Backward(rank, 1, INFINITY);
+    EXPECT_GT(model.Norm().nonfinite, 0);
+    EXPECT_EQ(weft_shard_step_end(model.context()), WEFT_BAD_STATE);
+    EXPECT_EQ(weft_shard_drop_gradients(model.context(), nullptr), WEFT_SUCCESS)
+        << weft_last_error();
+    EXPECT_EQ(weft_shard_step_end(model.context()), WEFT_SUCCESS) << weft_last_error();
     EXPECT_EQ(model.Weights(), before);
     model.Backward(rank, 1);
     EXPECT_EQ(model.Step(Update()).update_count, 1);
@@ -257,15 +257,35 @@ TEST_P(ShardNorm, ASkippedStepChangesNothing) {
   });
 }
 
+// What a program may leave in a number by mistake sends nothing: the call is made again as it should be.
+TEST_P(ShardNorm, AWrongNumberLeavesTheStepAsItIs) {
+  OnRanks([](int rank, weft_group_t group, weft_group_t) {
+    Model model(group, GetParam(), {300});
+    model.Backward(rank, 1);
+    weft_shard_norm_t norm = model.Norm();
+    norm.squares[WEFT_SHARD_NORM_WORDS - 4] = -1;
+    for (const double number : {-1.0, -0x1p-1074, double{NAN}, double{INFINITY}}) {
+      weft_shard_update_t rate = Update(), most = Update(number), factor = Update(), sum = Update();
+      rate.learning_rate = factor.gradient_factor = number;
+      sum.norm = &norm;
+      for (const weft_shard_update_t& update : {rate, most, factor, sum}) {
+        EXPECT_EQ(weft_shard_optimizer_step(model.context(), &update, nullptr),
+                  WEFT_INVALID_ARGUMENT);
+      }
+    }
+    EXPECT_EQ(weft_shard_step_end(model.context()), WEFT_BAD_STATE);
+    EXPECT_EQ(model.Step(Update()).update_count, 1);
+  });
+}
+
 // The bits of both ranks, on both, also of a step that updates nothing; a caller of before the field gets none.
 TEST_P(ShardNorm, RequestsOfAnyRankReachAll) {
   OnRanks([](int rank, weft_group_t group, weft_group_t) {
     Model model(group, GetParam(), {300});
-    for (const int skip : {0, 1}) {
+    for (const float factor : {1.F, INFINITY}) {
       weft_shard_update_t update = Update();
-      update.skip = skip;
       update.requests = rank == 0 ? 5 : uint64_t{1} << 63;
-      model.Backward(rank, 1);
+      model.Backward(rank, 1, factor);
       EXPECT_EQ(model.Step(update).requests, 5 | uint64_t{1} << 63);
       update.struct_size = offsetof(weft_shard_update_t, requests);
       model.Backward(rank, 1);

@@ -124,6 +124,43 @@ TEST(ShardWrapper, AStepAveragesGradients) {
   });
 }
 
+TEST(ShardWrapper, AStepUpdatesOrDropsItsGradients) {
+  OnRanks(2, [](const weft::Group& group, int) {
+    const weft::Mesh mesh(group);
+    const weft::ShardContext context(mesh);
+    context.SetOptimizer();
+    const weft::ShardUnit unit = context.AddUnit("u");
+    const weft::ShardParam weight = unit.AddParam("w", {5}, WEFT_FLOAT32);
+    unit.Seal();
+    (void)context.Finalize();
+    for (const bool drops : {true, false}) {
+      weft::ShardStep step(context);
+      context.BeginMicrobatch(0, true);
+      unit.PreForward();
+      unit.PostForward();
+      unit.PreBackward();
+      std::fill_n(weight.GradAs<float>(), 5, 1.0F);
+      weight.GradReady();
+      unit.PostBackward();
+      context.EndMicrobatch();
+      step.Finish();
+      try {
+        step.End();
+        ADD_FAILURE() << "a step has ended whose gradients nothing had used";
+      } catch (const weft::Error& error) {
+        EXPECT_EQ(error.result(), WEFT_BAD_STATE) << error.what();
+      }
+      if (drops) {
+        step.DropGradients();
+      } else {
+        EXPECT_EQ(step.Update(0.5).update_count, 1);
+      }
+      step.End();
+      EXPECT_EQ(weight.As<float>()[4] == 0, drops);
+    }
+  });
+}
+
 TEST(ShardWrapper, AStepLeftByAnExceptionReleasesTheOthers) {
   OnRanks(2, [](const weft::Group& group, int rank) {
     Model model(group);

@@ -140,6 +140,10 @@ class Refused(ShardTest):
         for call, sentence in ((lambda: unit.add_param("w"), "neither shape nor value"), (lambda: unit.add_param("w", (1,), "complex64"), "'complex64'"),
                                (lambda: unit.add_param("w", value=[1.0]), "value is a list"),
                                (lambda: context.set_optimizer("adam"), "kind is 'adam'; there are adamw"),
+                               (lambda: context.set_optimizer(loss_scale=0), "loss_scale is 0; it must be above 0"),
+                               (lambda: context.set_optimizer(loss_scale=float("nan")), "loss_scale is nan"),
+                               (lambda: context.set_optimizer(loss_scale_growth_steps=0), "loss_scale_growth_steps is 0"),
+                               (lambda: context.set_optimizer(loss_scale_hysteresis=-1), "loss_scale_hysteresis is -1"),
                                (lambda: context.optimizer_step(1, gradient_factor=0), "gradient_factor is 0")):
             self.assertRaisesRegex((ValueError, TypeError), sentence, call)
         self.refused("INVALID_ARGUMENT", "", unit.add_param, "w", (-1,))
@@ -162,7 +166,13 @@ class Refused(ShardTest):
         self.refused("INVALID_ARGUMENT", "", context.unit, "nobody")
         self.refused("INVALID_ARGUMENT", "", context.param, "nobody")
         self.refused("BAD_STATE", "", context.optimizer_step, 0.1)
+        self.refused("BAD_STATE", "no optimizer", context.drop_gradients)
         self.refused("BAD_STATE", "", lambda: context.loss_scale)
+        for number in (-1, float("nan"), float("inf")):
+            self.refused("INVALID_ARGUMENT", "learning_rate is", context.optimizer_step, number)
+            self.refused("INVALID_ARGUMENT", "norm_max is", context.optimizer_step, 1, norm_max=number)
+            for name in ("learning_rate_factor", "weight_decay_factor", "beta1", "beta2", "epsilon", "momentum", "trust"):
+                self.refused("INVALID_ARGUMENT", name, context.param_group(0).set, **{name: number})
 
     def test_gradients(self):
         model = self.alone("full_shard")
@@ -194,8 +204,27 @@ class Refused(ShardTest):
         self.refused("BAD_STATE", "", model.context.join)
         model.context.microbatch_begin()
         model.context.microbatch_end()
+        self.refused("BAD_STATE", "pass last=False", model.context.microbatch_begin)
         model.context.finish()
         model.context.step_end()
+
+    def test_a_step_ends_after_its_gradients_are_used_or_dropped(self):
+        for kind in self.shard.OptimizerKind:
+            if kind == self.shard.OptimizerKind.MUON:  # for matrices only
+                continue
+            with self.subTest(kind):
+                model = self.alone("full_shard", {"kind": kind})
+                before = self.model.bits(model.values())
+                with self.assertRaisesRegex(self.weft.Error, "nothing has used the step's gradients .* give the gradients up with drop_gradients"):
+                    with model.context.step():
+                        model.microbatch(0)
+                        model.context.finish()
+                model.context.drop_gradients()
+                self.refused("BAD_STATE", "drop_gradients has dropped the gradients", model.context.optimizer_step, 0.1)
+                model.context.step_end()
+                self.assertEqual(before, self.model.bits(model.values()))
+                with model.context.step("eval"), model.context.microbatch():
+                    pass
 
     def test_destroyed_communicators_and_contexts(self):
         world = self.local(1)[0]
@@ -377,6 +406,7 @@ class Dropped(ShardTest):
             """)
         self.assertEqual(["[0] left", "[1] left"], out)
 
+                    context.drop_gradients()
 
 if __name__ == "__main__":
     ranks.take_arguments()

@@ -80,6 +80,8 @@ class Calls:
             context.finish()
             if self.random.random() < 0.7:
                 context.optimizer_step(0.1)
+            elif self.random.random() < 0.5:
+                context.drop_gradients()
 
     def save(self):
         checkpoint = self.checkpoint.Checkpoint(self.world, self.folder / f"c{self.random.randint(0, 3)}", timeout=0.5)

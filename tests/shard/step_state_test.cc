@@ -85,6 +85,14 @@ const std::vector<Call>& AllCalls() {
          if (status.ok()) s.FinishEnd();
          return status;
        }},
+      {"optimizer_step",
+       [](StepState& s) {
+         return s.OptimizerStep();
+       }},
+      {"drop_gradients",
+       [](StepState& s) {
+         return s.DropGradients();
+       }},
       {"step_end",
        [](StepState& s) {
          return s.StepEnd().status();
@@ -107,12 +115,13 @@ absl::Status RunCall(StepState& state, const std::string& name) {
 
 // After `path`, exactly the calls of `legal` are legal.
 void ExpectLegal(const std::vector<std::string>& path, const std::vector<std::string>& legal,
-                 weft_shard_mode_t mode = WEFT_SHARD_TRAIN) {
+                 weft_shard_mode_t mode = WEFT_SHARD_TRAIN, bool has_optimizer = true) {
   SCOPED_TRACE(testing::PrintToString(path));
   const Registry registry = TwoUnits();
   std::vector<std::string> accepted;
   for (const Call& call : AllCalls()) {
     StepState state(registry);
+    if (has_optimizer) state.ExpectUpdates();
     for (const std::string& step : path) {
       const absl::Status status =
           step == "step_begin" ? state.StepBegin(mode, 0) : RunCall(state, step);
@@ -153,9 +162,17 @@ TEST(StepState, AcceptsExactlyTheLegalCalls) {
   path.push_back("microbatch_end");
   ExpectLegal(path, {"finish"});
   path.push_back("finish");
-  ExpectLegal(path, {"step_end", "verify"});
-  path.push_back("step_end");
-  ExpectLegal(path, {"step_begin", "verify"});
+  ExpectLegal(path, {"optimizer_step", "drop_gradients", "verify"});
+  for (const char* use : {"optimizer_step", "drop_gradients"}) {
+    Path used = path;
+    used.push_back(use);
+    ExpectLegal(used, {"step_end", "verify"});
+    used.push_back("step_end");
+    ExpectLegal(used, {"step_begin", "verify"});
+  }
+  path = {"step_begin", "microbatch_begin 0", "microbatch_end", "finish"};
+  ExpectLegal(path, {"optimizer_step", "drop_gradients", "step_end", "verify"}, WEFT_SHARD_TRAIN,
+              /*has_optimizer=*/false);
 }
 
 TEST(StepState, AcceptsExactlyTheLegalCallsOfEval) {
@@ -169,6 +186,8 @@ TEST(StepState, AcceptsExactlyTheLegalCallsOfEval) {
   ExpectLegal(path, {"pre_forward", "microbatch_end"}, WEFT_SHARD_EVAL);
   path.push_back("microbatch_end");
   ExpectLegal(path, {"finish", "step_end"}, WEFT_SHARD_EVAL);
+  path.push_back("finish");
+  ExpectLegal(path, {"step_end", "verify"}, WEFT_SHARD_EVAL);
 }
 
 class StepStateTest : public testing::Test {
@@ -188,6 +207,38 @@ class StepStateTest : public testing::Test {
   const Registry registry_ = TwoUnits();
   StepState state_{registry_};
 };
+
+TEST_F(StepStateTest, SaysHowGradientsAreUsedOrDropped) {
+  state_.ExpectUpdates();
+  const auto finish = [this] {
+    Run({"step_begin", "microbatch_begin 0", "microbatch_end", "finish"});
+  };
+  finish();
+  ExpectBadState(state_.StepEnd().status(),
+                 "step_end is not legal here: nothing has used the step's gradients (the context "
+                 "is in step 1 after finish); update the params with optimizer_step, or give the "
+                 "gradients up with drop_gradients");
+  ExpectBadState(state_.StepBegin(WEFT_SHARD_TRAIN, 0), "or give the gradients up");
+  Run({"drop_gradients"});
+  ExpectBadState(state_.OptimizerStep(), "drop_gradients has dropped the gradients");
+  ExpectBadState(state_.CheckGradientNorm(), "drop_gradients has dropped the gradients");
+  Run({"step_end"});
+  finish();
+  Run({"optimizer_step"});
+  ExpectBadState(state_.DropGradients(), "optimizer_step has used the gradients");
+  ExpectBadState(state_.OptimizerStep(), "optimizer_step has used the gradients");
+  Run({"step_end"});
+}
+
+TEST_F(StepStateTest, ASecondLastMicrobatchSaysWhatToPass) {
+  Run({"step_begin", "microbatch_begin 0", "microbatch_end"});
+  for (const int index : {0, 1}) {
+    ExpectBadState(state_.MicrobatchBegin(index, true),
+                   "micro-batch 0 was begun as the step's last one (the context is in step 1 after "
+                   "micro-batch 0, its last); pass last=False (0 in C) to all but the last, or "
+                   "call finish");
+  }
+}
 
 TEST_F(StepStateTest, NamesUnitPhaseAndTheLastEightEvents) {
   Run({"step_begin", "microbatch_begin 0"});
@@ -216,7 +267,7 @@ TEST_F(StepStateTest, CountsMicrobatchesWithoutGaps) {
   ExpectBadState(state_.FinishBegin(), "last = 1");
   ASSERT_TRUE(state_.MicrobatchBegin(1, true).ok());
   Run({"microbatch_end"});
-  ExpectBadState(state_.MicrobatchBegin(2, true), "its last; call finish");
+  ExpectBadState(state_.MicrobatchBegin(2, true), "micro-batch 1 was begun as the step's last one");
 }
 
 TEST_F(StepStateTest, CountsNestedForwards) {

@@ -1,5 +1,6 @@
 """weft.torch.fully_shard: the same losses as one process, the same bits under every preset, and what modules may do."""
 import itertools
+import math
 
 import torch_ranks
 from torch_ranks import TorchRanksTest, dist, torch
@@ -184,6 +185,25 @@ class Training(TorchRanksTest):
         def run(rank):
             for own in (True, False):
                 expect_close(trained("full_shard", rank, 2, clip=0.1, own=own).full_state_dict(), alone(clip=0.1))
+                # The norm alone, as it is asked of torch.
+                expect_close(trained("full_shard", rank, 2, clip=math.inf, own=own).full_state_dict(), alone())
+        self.run_ranks(2, run)
+
+    def test_numbers_that_are_refused_leave_the_step_as_it_is(self):
+        def run(rank):
+            import weft
+            model = Model()
+            sharded = weft.torch.fully_shard(model, "full_shard", wrap=Block, optimizer={"kind": "adamw", "weight_decay": 0.1})
+            for step in range(4):
+                loss_of(model, step, rank, 2).backward()
+                for number in (0, -1, math.nan):
+                    self.assertRaisesRegex(ValueError, "max_norm is", sharded.clip_grad_norm_, number)
+                sharded.clip_grad_norm_(0.1)
+                for number in (-1, math.nan, math.inf):
+                    self.assertRaisesRegex(ValueError, "lr is", sharded.optimizer, lr=number)
+                    self.assertRaisesRegex(weft.Error, "learning_rate is", sharded.step, number)
+                sharded.step(0.02)
+            expect_close(sharded.full_state_dict(), alone(clip=0.1))
         self.run_ranks(2, run)
 
     def test_no_sync(self):

@@ -724,7 +724,6 @@ class weft_shard_update_t(Structure):
         ("norm_max", c_double),
         ("norm", c_void_p),
         ("gradient_factor", c_double),
-        ("skip", c_int),
         ("stream", c_void_p),
         ("requests", c_uint64),
     ]
@@ -1024,6 +1023,7 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "weft_shard_context_unit_by_name": (c_int, (c_void_p, c_char_p, c_void_p)),
     "weft_shard_context_unit_count": (c_int, (c_void_p, c_void_p)),
     "weft_shard_context_verify": (c_int, (c_void_p,)),
+    "weft_shard_drop_gradients": (c_int, (c_void_p, c_void_p)),
     "weft_shard_finish": (c_int, (c_void_p, c_void_p, c_void_p)),
     "weft_shard_grad_ready": (c_int, (c_void_p, c_void_p, c_void_p)),
     "weft_shard_gradient_norm": (c_int, (c_void_p, c_void_p, c_void_p)),
@@ -1217,6 +1217,7 @@ class Functions:
         def weft_shard_context_unit_by_name(self, context: Pointer, name: bytes | None, unit: Pointer, /) -> int: ...
         def weft_shard_context_unit_count(self, context: Pointer, count: Pointer, /) -> int: ...
         def weft_shard_context_verify(self, context: Pointer, /) -> int: ...
+        def weft_shard_drop_gradients(self, context: Pointer, stream: Pointer, /) -> int: ...
         def weft_shard_finish(self, context: Pointer, stream: Pointer, result: Pointer, /) -> int: ...
         def weft_shard_grad_ready(self, param: Pointer, grad: Pointer, stream: Pointer, /) -> int: ...
         def weft_shard_gradient_norm(self, context: Pointer, stream: Pointer, norm: Pointer, /) -> int: ...

@@ -290,11 +290,13 @@ class Context:
     # ---- a step ----
 
     def step(self, mode: AnyMode = "train", tag: int = 0) -> Step:
-        """with context.step(): ...   calls step_begin, and step_end at the end; if an exception leaves it, the step is aborted on all ranks."""
+        """with context.step(): ...   calls step_begin, and step_end at the end; if an exception leaves it, the step is aborted on all ranks, but for that of
+        a wrong call, which leaves the step as it is: see Step."""
         return Step(self, mode, tag)
 
     def microbatch(self, index: int = 0, last: bool = True) -> Microbatch:
-        """with context.microbatch(i, i == n - 1): ...   calls microbatch_begin, and microbatch_end at the end."""
+        """with context.microbatch(i, last=i == n - 1): ...   calls microbatch_begin, and microbatch_end at the end. Of several all but the last have
+        last=False."""
         return Microbatch(self, index, last)
 
     def step_begin(self, mode: AnyMode = "train", tag: int = 0) -> None:
@@ -304,7 +306,7 @@ class Context:
         self._step_open = True
 
     def microbatch_begin(self, index: int = 0, last: bool = True) -> None:
-        """Begins a micro-batch; gradients are reduced in the last one, as `accumulation` says."""
+        """Begins a micro-batch, counted from 0; gradients are reduced in the last one, as `accumulation` says."""
         microbatch = filled(_capi.weft_shard_microbatch_t, index=index, last=bool(last))
         in_turn(self._handle, library.weft_shard_microbatch_begin, ctypes.byref(microbatch))
 
@@ -344,17 +346,22 @@ class Context:
         in_turn(self._handle, library.weft_shard_gradient_norm, None, ctypes.byref(norm))
         return Norm(norm)
 
-    def optimizer_step(self, learning_rate: float, *, norm_max: float = 0, norm: Norm | None = None, gradient_factor: float = 1, skip: bool = False,
-                       requests: int = 0) -> UpdateResult:
+    def optimizer_step(self, learning_rate: float, *, norm_max: float = 0, norm: Norm | None = None, gradient_factor: float = 1, requests: int = 0
+                       ) -> UpdateResult:
         """Updates the params, between finish and step_end. Gradients are multiplied by gradient_factor and clipped to the global norm norm_max (0: not);
-        norm: of gradient_norm, or a sum; requests: bits that all ranks get those of all ranks of. Collective."""
+        norm: of gradient_norm, or a sum; requests: bits that all ranks get those of all ranks of. Collective. With an optimizer of whatever kind a step
+        of training ends after this, or after drop_gradients."""
         if not gradient_factor > 0:
             raise ValueError(f"gradient_factor is {gradient_factor}; it must be above 0")
         update = filled(_capi.weft_shard_update_t, learning_rate=learning_rate, norm_max=norm_max, gradient_factor=gradient_factor,
-                        norm=None if norm is None else of_type(norm, Norm, "norm")._address(), skip=bool(skip), requests=requests)
+                        norm=None if norm is None else of_type(norm, Norm, "norm")._address(), requests=requests)
         result: _capi.weft_shard_update_result_t = sized(_capi.weft_shard_update_result_t)
         in_turn(self._handle, library.weft_shard_optimizer_step, ctypes.byref(update), ctypes.byref(result))
         return record(UpdateResult, result)
+
+    def drop_gradients(self) -> None:
+        """In place of optimizer_step: gives this step's gradients up, and nothing is updated, on any rank. Collective."""
+        in_turn(self._handle, library.weft_shard_drop_gradients, None)
 
     def params_updated(self) -> None:
         """You have written your parts of the params; those that are not sharded are gathered. Collective."""

@@ -42,9 +42,13 @@ def optimizer_struct(kind: AnyOptimizer, numbers: dict[str, float | None], *, we
     struct: _capi.weft_optimizer_config_t = sized(_capi.weft_optimizer_config_t)
     struct.kind = member(OptimizerKind, kind, "kind")
     _set_given(struct, numbers)
-    fill(struct, weight_decay=weight_decay, nesterov=bool(nesterov), loss_scale=loss_scale or 0, dynamic_loss_scale=bool(dynamic_loss_scale),
-         loss_scale_growth_steps=loss_scale_growth_steps or 0, loss_scale_hysteresis=loss_scale_hysteresis or 0, threads=threads,
+    fill(struct, weight_decay=weight_decay, nesterov=bool(nesterov), dynamic_loss_scale=bool(dynamic_loss_scale), threads=threads,
          nonfinite=member(Nonfinite, nonfinite, "nonfinite"), nonfinite_steps=nonfinite_steps)
+    for name, number in {"loss_scale": loss_scale, "loss_scale_growth_steps": loss_scale_growth_steps, "loss_scale_hysteresis": loss_scale_hysteresis}.items():
+        if number is not None:
+            if not number > 0:  # 0 would be the default
+                raise ValueError(f"{name} is {number}; it must be above 0")
+            fill(struct, **{name: number})
     thunk = None
     if product is not None:
         thunk = struct.product = _capi.weft_matmul_t(callbacks.guarded(_of_addresses(product, lent), None))

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -109,19 +110,23 @@ class FullyShard(NotCopied):
         if self._own:
             raise RuntimeError("the model has no optimizer of weft's; use optimizer(), or fully_shard(..., optimizer=\"adamw\")")
         self._steps.need_gradients("step()")
-        clip, self._clip = self._clip, None
+        clip = self._clip
         result = self._steps.update(learning_rate, norm_max=clip[0] if clip else norm_max, norm=clip[1] if clip else None)
+        self._clip = None
         self._steps.end_step()
         return result
 
     def clip_grad_norm_(self, max_norm: float) -> Any:
         """Has the next update clip gradients to this global norm. Returns the norm before, the same bits on every rank and under every preset. Collective.
-        Not torch.nn.utils.clip_grad_norm_, which finds no gradients at the Parameters, clips nothing, and returns 0."""
+        math.inf: it finds the norm, and clips nothing. Not torch.nn.utils.clip_grad_norm_, which finds no gradients at the Parameters, clips nothing, and
+        returns 0."""
+        if not max_norm > 0:
+            raise ValueError(f"max_norm is {max_norm}; it must be above 0, or math.inf for no clipping")
         self._steps.need_gradients("clip_grad_norm_()")
         if self._turns.begun:
             raise RuntimeError("clip_grad_norm_() after the step() of an optimizer; clip before the first one's, for all params of the model")
         norm = self.context.gradient_norm()
-        self._clip = (max_norm, norm)
+        self._clip = (0.0 if max_norm == math.inf else max_norm, norm)
         return torch.tensor(norm.norm, dtype=torch.float64)
 
     def discard(self) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterator, Sequence
@@ -180,6 +181,8 @@ class WeftOptimizer(torch.optim.Optimizer):
     def __init__(self, context: Context, params: Sequence[ManagedParam], rows: Rows, update: Callable[[float], object],
                  zeroed: Callable[[Any], None], rate: float, weight_decay: float, dynamic_loss_scale: bool) -> None:
         """Of FullyShard.optimizer()."""
+        if not 0 <= rate < math.inf:
+            raise ValueError(f"lr is {rate}; it must be a finite number, 0 or more")
         self._context, self._rows, self._update, self._zeroed, self._weight_decay = context, rows, update, zeroed, weight_decay
         self._of_loss_scale = _OF_LOSS_SCALE if dynamic_loss_scale else ()
         self._by_tensor = {param.tensor: param for param in params}

@@ -121,14 +121,21 @@ class Steps:
             self._end_microbatch()
         if self.phase is not Phase.REDUCED:
             return
-        self.update(0.0, skip=True)
+        with self._ended_by_failure():
+            self._context.drop_gradients()
         self.on_discard()
         self.end_step()
 
     def update(self, learning_rate: float, **settings: Any) -> UpdateResult:
-        """optimizer_step of the context. If ranks differ in it, nobody has updated anything, and the step ends."""
-        try:
+        """optimizer_step of the context."""
+        with self._ended_by_failure():
             return self._context.optimizer_step(learning_rate, **settings)
+
+    @contextlib.contextmanager
+    def _ended_by_failure(self) -> Iterator[None]:
+        """If ranks differ in what they do with the gradients, nobody has updated anything, and the step ends."""
+        try:
+            yield
         except Error as error:
             if error.code in (Result.MISMATCH, Result.CORRUPT):
                 self.on_discard()
