@@ -283,19 +283,102 @@ class Refused(ShardTest):
         context.destroy()
 
     def test_a_step_that_an_exception_leaves_ends_on_all_ranks(self):
-        def run(world):
+        def run(world, kind, fail, sentence):
             model = self.model.Perceptron(self.shard, world, "full_shard", {"kind": "sgd"})
             with model.context as context:
                 world.barrier()
                 if world.rank == 1:
-                    with self.assertRaises(ZeroDivisionError), context.step():
-                        1 / 0  # noqa: B018
+                    with self.assertRaises(kind), context.step():
+                        fail()
                 else:
-                    with self.assertRaisesRegex(self.weft.Error, "rank 1 .*ZeroDivisionError: division by zero") as raised:
+                    with self.assertRaisesRegex(self.weft.Error, f"rank 1 .*{kind.__name__}: {sentence}") as raised:
                         model.train(1)
                     self.assertEqual((self.weft.Result.ABORTED, 1), (raised.exception.code, raised.exception.rank))
 
-        self.model.on_ranks(self.local(2), run)
+        for kind, fail, sentence in ((ZeroDivisionError, lambda: 1 / 0, "division by zero"), (ValueError, lambda: int("x"), "invalid literal"),
+                                     (TypeError, lambda: len(1), "object of type 'int'")):
+            with self.subTest(kind):
+                self.model.on_ranks(self.local(2), lambda world: run(world, kind, fail, sentence))  # noqa: B023
+
+    def test_a_wrong_call_inside_a_step_leaves_it_open(self):
+        """Made by all ranks or by one, wherever in the step: the right call follows, and the result is that of a run without."""
+        wanted = self.trained(2, lambda world: self.model.Perceptron(self.shard, world, "full_shard", {"kind": "adamw"}), steps=5)
+        wrong = [(self.weft.Error, lambda context: context.optimizer_step(-1)), (self.weft.Error, lambda context: context.optimizer_step(float("nan"))),
+                 (ValueError, lambda context: context.optimizer_step(1, gradient_factor=0)), (TypeError, lambda context: context.optimizer_step("1")),
+                 (TypeError, lambda context: context.optimizer_step(1, norm=3)), (self.weft.Error, lambda context: context.finish()),
+                 (self.weft.Error, lambda context: context.microbatch_begin()), (self.weft.Error, lambda context: context.param("up.weight").data),
+                 (ValueError, lambda context: context.step_begin("training")), (self.weft.Error, lambda context: context.step_end())]
+
+        def run(world, wrong_ranks):
+            model = self.model.Perceptron(self.shard, world, "full_shard", {"kind": "adamw"})
+            with model.context as context:
+                for step in range(5):
+                    kind, call = wrong[2 * step + world.rank]
+                    try:
+                        with context.step():
+                            model.microbatch(step)
+                            context.finish()
+                            if world.rank in wrong_ranks:
+                                call(context)
+                            context.optimizer_step(0.05, norm_max=1)
+                    except kind:
+                        context.optimizer_step(0.05, norm_max=1)
+                        context.step_end()
+                world.barrier()
+                return self.model.bits(model.values())
+
+        for wrong_ranks in ({0, 1}, {1}):
+            self.assertEqual([wanted, wanted], self.model.on_ranks(self.local(2), lambda world: run(world, wrong_ranks)))  # noqa: B023
+
+    def test_a_step_with_a_wrong_call_can_be_given_up(self):
+        def run(world):
+            model = self.model.Perceptron(self.shard, world, "full_shard", {"kind": "adamw"})
+            with model.context as context:
+                with self.assertRaisesRegex(self.weft.Error, "pass last=False"), context.step():
+                    model.microbatch(0)
+                    model.microbatch(0)
+                self.refused("BAD_STATE", "call finish", context.step_begin)
+                context.finish()
+                context.drop_gradients()
+                context.step_end()
+                with self.assertRaisesRegex(self.weft.Error, "is not unsharded"), context.step(), context.microbatch():
+                    model.up.reshard()
+                context.microbatch_end()
+                context.finish()
+                context.drop_gradients()
+                context.step_end()
+                model.train(4)
+                return self.model.bits(model.values())
+
+        wanted = self.trained(2, lambda world: self.model.Perceptron(self.shard, world, "full_shard", {"kind": "adamw"}))
+        self.assertEqual([wanted, wanted], self.model.on_ranks(self.local(2), run))
+
+    def test_a_step_ends_if_nothing_else_is_left_or_nobody_has_updated(self):
+        def run(world):
+            model = self.model.Perceptron(self.shard, world, "full_shard", {"kind": "adamw", "nonfinite": "fail"})
+            with model.context as context:
+                with self.assertRaisesRegex(self.weft.Error, "optimizer_step has used the gradients"), context.step():
+                    model.microbatch(0)
+                    context.finish()
+                    context.optimizer_step(0.05, norm_max=1)
+                    context.optimizer_step(0.05, norm_max=1)
+                for update, sentence in ((lambda: context.optimizer_step(1 + world.rank), "passed learning_rate"),
+                                         (lambda: context.optimizer_step(1) if world.rank else context.drop_gradients(), "called drop_gradients")):
+                    with self.assertRaisesRegex(self.weft.Error, sentence) as raised, context.step():
+                        model.microbatch(1)
+                        context.finish()
+                        update()
+                    self.assertEqual(self.weft.Result.MISMATCH, raised.exception.code)
+                with self.assertRaisesRegex(self.weft.Error, "infinite or NaN") as raised, context.step(), self.numpy.errstate(all="ignore"):
+                    model.microbatch(1, scale=float("inf"))
+                    context.finish()
+                    context.optimizer_step(0.05)
+                self.assertEqual(self.weft.Result.CORRUPT, raised.exception.code)
+                model.train(3, first=1)
+                return self.model.bits(model.values())
+
+        wanted = self.trained(2, lambda world: self.model.Perceptron(self.shard, world, "full_shard", {"kind": "adamw"}))
+        self.assertEqual([wanted, wanted], self.model.on_ranks(self.local(2), run))
 
 
 class Dropped(ShardTest):
@@ -323,6 +406,7 @@ class Dropped(ShardTest):
                     unit.post_backward()
                     context.microbatch_end()
                     context.finish()
+                    context.drop_gradients()
                 if i % 2:
                     context.destroy()
 
@@ -406,7 +490,31 @@ class Dropped(ShardTest):
             """)
         self.assertEqual(["[0] left", "[1] left"], out)
 
-                    context.drop_gradients()
+    def test_a_program_that_ends_in_a_step_left_open_by_a_wrong_call_is_told_of(self):
+        job = ranks.RanksTest()
+        job.setUp()
+        self.addCleanup(job.doCleanups)
+        out = job.run_ranks(2, """
+            import weft.shard
+            context = weft.shard.Context(world)
+            with context.add_unit("u", "full_shard") as unit:
+                weight = unit.add_param("w", (1000,))
+            context.finalize()
+            try:
+                with context.step():
+                    with context.microbatch():
+                        if world.rank == 1:
+                            unit.reshard()
+                        with unit.forward():
+                            pass
+                        with unit.backward():
+                            pass
+                    context.finish()
+            except weft.Error as error:
+                say(error.code.name, error.rank)
+            """)
+        self.assertEqual(["[0] ABORTED 1", "[1] BAD_STATE None"], sorted(out))
+
 
 if __name__ == "__main__":
     ranks.take_arguments()

@@ -80,6 +80,19 @@ class Interface(unittest.TestCase):
             missing += [f"{kind.__name__}.{name}" for name in vars(kind) if not name.startswith("_") and not re.search(rf"\b{name}\b", text)]
         self.assertEqual([], missing)
 
+    def test_document_has_every_keyword(self):
+        import weft.checkpoint
+        from weft.shard import Context, Mesh, Param, ParamGroup, ParamSpec, Policy, Unit
+        text = (ranks.ROOT / "docs" / "python.md").read_text()
+        calls = [Context.__init__, *(made for kind in (Context, Mesh, ParamGroup, Param, Unit, weft.checkpoint.Checkpoint)
+                                     for name, made in vars(kind).items() if inspect.isfunction(made) and not name.startswith("_"))]
+        keywords = {name for call in calls for name, argument in inspect.signature(call).parameters.items()
+                    if argument.kind is inspect.Parameter.KEYWORD_ONLY and argument.default is not inspect.Parameter.empty}
+        keywords |= set(Policy._fields) | set(ParamSpec._field_defaults)
+        self.assertGreater(len(keywords), 50)
+        self.assertEqual([], sorted(name for name in keywords if not re.search(rf"\b{name}=", text)))
+        self.assertEqual([], [name for name in ("no_average", "no_overlap", "timeout_ns") if name not in text])
+
     def test_import_takes_little_with_it(self):
         done = subprocess.run([sys.executable, "-B", "-c", "import sys, weft.shard, weft.checkpoint; print(*sys.modules)"], env=ranks.environment(),
                               capture_output=True, text=True, timeout=DEADLINE_S, check=True)
