@@ -1,4 +1,4 @@
-"""The examples train alike on any number of ranks, and the programs of docs/jax.md print what it shows."""
+"""The examples train alike on any number of ranks, and the programs of docs/jax.md and docs/sharding_jax.md print what these show."""
 import subprocess
 import sys
 
@@ -39,6 +39,9 @@ class Examples(JaxTest):
         """Each block of Python as 2 ranks, and what the block of text behind it shows of its output."""
         found = ranks.programs_of(_DOCUMENT)
         self.assertGreaterEqual(len(found), 3)
+        of_sharding = ranks.programs_of(_DOCUMENT.with_name("sharding_jax.md"))
+        self.assertEqual(1, len(of_sharding))
+        found += of_sharding
         for code, shown in found:
             with self.subTest(code):
                 path = self.program(code, start="")

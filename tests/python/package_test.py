@@ -129,9 +129,12 @@ class Package(RanksTest):
         self.assertEqual((0, ""), (done.returncode, done.stdout), done.stderr)
 
     def test_programs_of_the_document(self):
-        """Each block of Python, and README.md's with numpy, as 2 ranks, and what the block of text behind it shows of its output."""
+        """Each block of Python, those of sharding.md, and README.md's with numpy, as 2 ranks, and what the block of text behind it shows of its output."""
         found = ranks.programs_of(_DOCUMENT)
         self.assertGreaterEqual(len(found), 5)
+        of_sharding = ranks.programs_of(_DOCUMENT.with_name("sharding.md"))
+        self.assertEqual(2, len(of_sharding))
+        found += of_sharding
         of_readme = [program for program in ranks.programs_of(ranks.ROOT / "README.md") if "numpy" in program[0]]
         self.assertEqual(1, len(of_readme))
         found += of_readme
