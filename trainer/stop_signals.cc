@@ -15,6 +15,8 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include "trainer/failure.h"
+
 namespace weft::trainer {
 namespace {
 
@@ -40,14 +42,14 @@ pid_t LauncherPid() {
   return std::getenv("WEFT_STORE") != nullptr ? getppid() : -1;
 }
 
-// What is being saved is not waited for, nor is a full pipe.
+// What is being saved is not waited for, so the exit code is not that of a stop that has saved; nor is a full pipe.
 [[noreturn]] void EndAtOnce(int signal) {
   pollfd error = {STDERR_FILENO, POLLOUT, 0};
   if (poll(&error, 1, 0) == 1 && (error.revents & POLLOUT) != 0) {
     dprintf(STDERR_FILENO, "weft_train: SIG%s again: ending at once, a save under way is lost\n",
             sigabbrev_np(signal));
   }
-  _exit(StopCode(RequestOf(signal)));
+  _exit(kExitNotWritten);
 }
 
 [[noreturn]] void NoteAll(const sigset_t& signals, pid_t launcher) {

@@ -1,7 +1,7 @@
 // What the program is asked from outside: SIGTERM, SIGINT and SIGHUP to end after the step under way, SIGUSR1 to save and go on. Who stops
 // a job may well send it several signals: systemd to all processes of a unit, a scheduler to all of a step, while weftrun passes on its own.
 // So all that come within kOneStopNs of the first to end are one request, and so is whatever weftrun passes on, however late: it has a
-// signal of its own for ranks that are to end at once. Any other one that comes later ends the process at once.
+// signal of its own for ranks that are to end at once. Any other one that comes later ends the process at once, with kExitNotWritten.
 //
 //   CatchStopSignals();                          // first thing in main
 //   uint64_t mine = TakeRequests();              // each step; kRequestSave is taken, the others stay
