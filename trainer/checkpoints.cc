@@ -98,11 +98,11 @@ weft_result_t Checkpoints::LoadRun(void* self, const void* bytes, size_t count) 
 
 std::string Checkpoints::RunText() const {
   nlohmann::ordered_json json = {
-      {"version", kRunVersion}, {"step", record_.step},
-      {"loss", record_.loss},   {"grad_norm", record_.grad_norm},
-      {"lr", record_.lr},       {"tokens", record_.tokens},
-      {"epoch", place_.epoch},  {"position", place_.position},
-  };
+      {"version", kRunVersion},     {"step", record_.step},
+      {"loss", record_.loss},       {"grad_norm", record_.grad_norm},
+      {"lr", record_.lr},           {"tokens", record_.tokens},
+      {"seconds", record_.seconds}, {"comm_exposed_s", record_.comm_exposed_s},
+      {"epoch", place_.epoch},      {"position", place_.position}};
   nlohmann::ordered_json& options = json["options"];
   for (const ResolvedOption& option : config_) {
     if (option.scope == Scope::kRun || option.scope == Scope::kRanks)
@@ -156,6 +156,8 @@ std::string Checkpoints::ReadRun(const std::string& text) {
   record_.grad_norm = NumberOf<double>(json, "grad_norm");
   record_.lr = NumberOf<double>(json, "lr");
   record_.tokens = NumberOf<size_t>(json, "tokens");
+  record_.seconds = NumberOf<double>(json, "seconds");
+  record_.comm_exposed_s = NumberOf<double>(json, "comm_exposed_s");
   place_ = {NumberOf<size_t>(json, "epoch"), NumberOf<size_t>(json, "position")};
   return "";
 }

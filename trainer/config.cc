@@ -40,6 +40,12 @@ void CheckNumbers(const TrainConfig& t) {
 
 }  // namespace
 
+bool WantsOrder3(const ProgramConfig& config, size_t train_bytes) {
+  if (config.order3 != Order3Choice::kAuto) return config.order3 == Order3Choice::kOn;
+  const bool usual = config.data == std::vector<std::string>{"auto"};  // about 20 MB
+  return usual || train_bytes <= kOrder3BytesMax;
+}
+
 TrainConfig WithDefaults(const TrainConfig& config, size_t ranks) {
   TrainConfig resolved = config;
   if (resolved.global_batch == 0)

@@ -63,11 +63,16 @@ struct TrainConfig {
   int threads = 1;       // OpenMP threads of this rank
 };
 
+// Whether the model is compared with an order-3 one (order3.h), whose counting takes time that grows with the text.
+enum class Order3Choice { kAuto, kOn, kOff };
+constexpr size_t kOrder3BytesMax = 16'000'000;  // of training text that was named, for kAuto
+
 // How the program runs around it.
 struct ProgramConfig {
   TrainConfig train;
   bool best_precision = false;  // train.precision is this CPU's best, for the ranks to agree on one
   std::vector<std::string> data = {"auto"};
+  Order3Choice order3 = Order3Choice::kAuto;
   std::string run_dir = "runs";
   std::string name;             // empty: made from the time
   size_t checkpoint_every = 0;  // steps; 0: never
@@ -82,6 +87,8 @@ struct ProgramConfig {
   size_t restarts = 0;
   std::string job;
 };
+
+bool WantsOrder3(const ProgramConfig& config, size_t train_bytes);
 
 // With what `ranks` decides where the user has not: a batch of 4, or of one sequence per micro-batch of each rank if these are more.
 TrainConfig WithDefaults(const TrainConfig& config, size_t ranks);

@@ -113,6 +113,14 @@ double FlopsPerToken(const ModelConfig& config) {
   return 6 * (linear + attention);
 }
 
+// As Model's constructor takes them: of each block, then of the final norm, the head and the gradients in flight.
+size_t ActivationCount(const ModelConfig& config, size_t batch) {
+  const size_t c = config.width;
+  const size_t of_blocks = config.layers * (16 * c + 4 + config.heads);
+  const size_t of_the_rest = 11 * c + 2 + config.vocabulary;
+  return batch * config.seq * (of_blocks + of_the_rest);
+}
+
 template <typename T>
 void InitParam(const ParamSpec& spec, uint64_t seed, size_t param_index, T* data) {
   const size_t count = spec.Count();

@@ -61,6 +61,9 @@ size_t ParameterCount(const std::vector<UnitSpec>& units);
 // Floating-point operations of forward and backward for one token.
 double FlopsPerToken(const ModelConfig& config);
 
+// How many numbers a Model of so many sequences keeps for itself.
+size_t ActivationCount(const ModelConfig& config, size_t batch);
+
 // Where a parameter and its gradient are while their unit is in use.
 template <typename T>
 struct ParamView {

@@ -155,6 +155,17 @@ void SetPrecision(ProgramConfig& config, const std::string& text) {
   }
 }
 
+constexpr const char* kOrder3Names[] = {"auto", "on", "off"};  // by Order3Choice
+
+void SetOrder3(ProgramConfig& config, const std::string& text) {
+  for (size_t i = 0; i < std::size(kOrder3Names); i++) {
+    if (text != kOrder3Names[i]) continue;
+    config.order3 = Order3Choice(i);
+    return;
+  }
+  throw BadInput("--order3 " + text + " is unknown; use auto, on or off");
+}
+
 size_t ParseBudget(const std::string& text) {
   double bytes = 0;
   if (!ParseQuantity(text, kByteSuffixes, &bytes) || !(bytes >= 0 && bytes < 1e15)) {
@@ -279,6 +290,11 @@ void ListRunning(Sink& sink, ProgramConfig& config) {
        "the run ends with so many steps in a row whose gradients are infinite or NaN; before, such "
        "steps update nothing"},
       train.nonfinite_steps, 1, kStepsMax);
+  sink.Choice({"order3", kRanks,
+               "compare with an order-3 byte model: on, off, auto (on with the text of --data "
+               "auto, and up to 16 MB of other text)"},
+              kOrder3Names[size_t(config.order3)], "auto",
+              [&config](const std::string& text) { SetOrder3(config, text); });
   sink.Text({"run-dir", Scope::kFree, "where runs are written"}, config.run_dir);
   sink.Text({"name", Scope::kFree, "of this run; default: the time"}, config.name);
   sink.Count({"checkpoint-every", kRanks,

@@ -13,6 +13,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string_view>
 #include <vector>
 
@@ -24,7 +25,9 @@ class Order3Model {
  public:
   static constexpr size_t kOrder = 3;
 
-  explicit Order3Model(std::string_view train);
+  // `progress`, if it is there, is told now and then which part of the counting is done, from 0 to 1.
+  explicit Order3Model(std::string_view train,
+                       const std::function<void(double)>& progress = nullptr);
 
   // p(next | last bytes of `context`); sums to 1 over next.
   double Probability(std::string_view context, uint8_t next, Smoothing smoothing) const;

@@ -44,12 +44,18 @@ DataParallel::DataParallel(weft_group_t group, const std::vector<UnitSpec>& unit
   Check(weft_group_size(group, &size), "asking for the group's size");
   rank_ = size_t(rank);
   size_ = size_t(size);
-  try {
-    Create(units, config);
-  } catch (...) {
-    Destroy();
-    throw;
-  }
+  Create(units, config);
+}
+
+DataParallel::DataParallel(const std::vector<UnitSpec>& units, const TrainConfig& config,
+                           size_t rank, size_t size)
+    : group_(nullptr), rank_(rank), size_(size) {
+  Create(units, config);
+}
+
+weft_shard_plan_t DataParallel::PlanOf(const std::vector<UnitSpec>& units,
+                                       const TrainConfig& config, size_t rank, size_t size) {
+  return DataParallel(units, config, rank, size).plan();
 }
 
 DataParallel::~DataParallel() {
@@ -63,9 +69,12 @@ void DataParallel::Destroy() {
   mesh_ = nullptr;
 }
 
-void DataParallel::Create(const std::vector<UnitSpec>& units, const TrainConfig& config) {
+void DataParallel::CreateMesh(const TrainConfig& config) {
   weft_mesh_config_t mesh = {};
   mesh.struct_size = sizeof mesh;
+  mesh.axis_count = 1;
+  mesh.axis_names[0] = "data";
+  mesh.axis_sizes[0] = int(size_);
   if (HasGroups(config.strategy)) {
     const size_t shard = config.shard_group == 0 ? DefaultGroup(size_) : config.shard_group;
     mesh.axis_count = 2;
@@ -74,13 +83,28 @@ void DataParallel::Create(const std::vector<UnitSpec>& units, const TrainConfig&
     mesh.axis_names[1] = "shard";
     mesh.axis_sizes[1] = int(shard);
   }
-  Check(weft_mesh_create(group_, &mesh, &mesh_), "making the mesh");
-  CreateContext(config);
-  for (const UnitSpec& unit : units)
-    Declare(unit, config);
-  HintOrder(units);
-  plan_.struct_size = sizeof plan_;
-  Check(weft_shard_context_finalize(context_, &plan_), "agreeing on the parameters");
+  Check(group_ == nullptr ? weft_mesh_create_dry(&mesh, int(rank_), &mesh_)
+                          : weft_mesh_create(group_, &mesh, &mesh_),
+        "making the mesh");
+}
+
+void DataParallel::Create(const std::vector<UnitSpec>& units, const TrainConfig& config) {
+  try {
+    CreateMesh(config);
+    CreateContext(config);
+    for (const UnitSpec& unit : units)
+      Declare(unit, config);
+    HintOrder(units);
+    plan_.struct_size = sizeof plan_;
+    if (group_ == nullptr) {
+      Check(weft_shard_context_plan(context_, &plan_), "planning the run");
+    } else {
+      Check(weft_shard_context_finalize(context_, &plan_), "agreeing on the parameters");
+    }
+  } catch (...) {
+    Destroy();
+    throw;
+  }
 }
 
 void DataParallel::CreateContext(const TrainConfig& config) {

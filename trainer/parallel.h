@@ -45,6 +45,10 @@ struct RankReports {
 
 class DataParallel : public UnitHooks<float> {
  public:
+  // What rank `rank` of `size` would keep and send, without taking any memory or asking the others.
+  static weft_shard_plan_t PlanOf(const std::vector<UnitSpec>& units, const TrainConfig& config,
+                                  size_t rank, size_t size);
+
   DataParallel(weft_group_t group, const std::vector<UnitSpec>& units, const TrainConfig& config);
   ~DataParallel() override;
   DataParallel(const DataParallel&) = delete;
@@ -114,7 +118,11 @@ class DataParallel : public UnitHooks<float> {
     std::vector<ParamView<float>> view;  // as of the last pre_ call
   };
 
+  // A rank that does not exist, for its plan.
+  DataParallel(const std::vector<UnitSpec>& units, const TrainConfig& config, size_t rank,
+               size_t size);
   void Create(const std::vector<UnitSpec>& units, const TrainConfig& config);
+  void CreateMesh(const TrainConfig& config);
   void CreateContext(const TrainConfig& config);
   // A group of params that Muon updates.
   void AddMuonGroup();
@@ -126,7 +134,7 @@ class DataParallel : public UnitHooks<float> {
   bool StatePart(weft_shard_param_t param, int kind, weft_shard_state_part_t& part);
   void Destroy();
 
-  const weft_group_t group_;
+  const weft_group_t group_;  // nullptr: of a rank that does not exist
   weft_mesh_t mesh_ = nullptr;
   weft_shard_context_t context_ = nullptr;
   size_t rank_ = 0;

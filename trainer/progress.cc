@@ -4,8 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
+#include <utility>
 
 #include <fmt/core.h>
+
+#include "trainer/plan.h"
 
 namespace weft::trainer {
 namespace {
@@ -28,16 +32,37 @@ std::string Clock(double seconds) {
   return fmt::format("{}:{:02}", s / 60, s % 60);
 }
 
-std::string Bytes(uint64_t bytes) {
-  if (bytes >= 1000000) return fmt::format("{:.2f} MB", double(bytes) * 1e-6);
-  if (bytes >= 1000) return fmt::format("{:.1f} kB", double(bytes) * 1e-3);
-  return fmt::format("{} bytes", bytes);
+// Whether a terminal shows it where it stands: no control character, no mark that changes the direction of what follows.
+bool IsShown(uint32_t c) {
+  if (c < 0xa0) return c == '\n' || c == '\t' || (c >= 0x20 && c < 0x7f);
+  const bool turns = (c >= 0x200e && c <= 0x200f) || (c >= 0x202a && c <= 0x202e) ||
+                     (c >= 0x2066 && c <= 0x2069) || c == 0x61c;
+  const bool separates = c == 0x2028 || c == 0x2029;
+  return !turns && !separates && (c < 0xfdd0 || c > 0xfdef) && (c & 0xfffe) != 0xfffe;
 }
 
-std::string Count(double n) {
-  if (n >= 1e6) return fmt::format("{:.2f} M", n / 1e6);
-  if (n >= 1e3) return fmt::format("{:.1f} k", n / 1e3);
-  return fmt::format("{:.0f}", n);
+// The bytes of the character that `text` begins with; 0: none of UTF-8, or one that is not to be shown.
+size_t ShownBytes(std::string_view text) {
+  const auto byte = [&](size_t i) {
+    return uint32_t(uint8_t(text[i]));
+  };
+  const uint32_t first = byte(0);
+  const size_t bytes = first < 0x80                    ? 1
+                       : first >= 0xc2 && first < 0xe0 ? 2
+                       : first >= 0xe0 && first < 0xf0 ? 3
+                       : first >= 0xf0 && first < 0xf5 ? 4
+                                                       : 0;
+  if (bytes == 0 || bytes > text.size()) return 0;
+  uint32_t character = bytes == 1 ? first : first & (0x7fu >> bytes);
+  for (size_t i = 1; i < bytes; i++) {
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+    character = character << 6 | (byte(i) & 0x3f);
+  }
+  constexpr uint32_t kLeast[] = {0, 0, 0x80, 0x800,
+                                 0x10000};  // what would have fitted into less bytes is none
+  const bool surrogate = character >= 0xd800 && character < 0xe000;
+  if (character < kLeast[bytes] || surrogate || character > 0x10ffff) return 0;
+  return IsShown(character) ? bytes : 0;
 }
 
 // "60 files and nine tenths of 5 large ones".
@@ -59,8 +84,8 @@ std::string Progress::Line(const StepRecord& record) const {
   const double left = seconds_ / steps_ * double(config_.steps - record.step);
   const std::string val = val_loss_ ? fmt::format("{:.3f}", *val_loss_) : "-";
   return fmt::format("step {}/{} | loss {:.3f} | val {} | {} tok/s | comm {:.1f} % | eta {}{}{}",
-                     record.step, config_.steps, loss_, val, Count(tok_s_), share, Clock(left),
-                     slowest_.empty() ? "" : " | ", slowest_);
+                     record.step, config_.steps, loss_, val, FormatCount(tok_s_), share,
+                     Clock(left), slowest_.empty() ? "" : " | ", slowest_);
 }
 
 std::string Progress::Show(const StepRecord& record, std::optional<double> val_loss) {
@@ -81,6 +106,26 @@ std::string Progress::Show(const StepRecord& record, std::optional<double> val_l
   if (!terminal_) return Line(record) + "\n";
   const std::string bar = Bar(double(record.step) / double(config_.steps));
   return fmt::format("\r\033[K{} {}", bar, Line(record));
+}
+
+std::string Progress::ShowWork(const std::string& what, double share) {
+  const auto now = std::chrono::steady_clock::now();
+  const double waited = std::chrono::duration<double>(now - work_shown_at_).count();
+  if (waited < (terminal_ ? kRedrawSeconds : kLineSeconds)) return "";
+  work_shown_at_ = now;
+  work_drawn_ = terminal_;
+  const std::string line = fmt::format("       {}: {:.0f} %", what, 100 * share);
+  return terminal_ ? "\r\033[K" + line : line + "\n";
+}
+
+std::string Progress::EndWork() {
+  return std::exchange(work_drawn_, false) ? "\r\033[K" : "";
+}
+
+std::string Progress::DescribeSpeed() const {
+  if (seconds_ <= 0) return "no step was made";
+  return fmt::format("{:.1f} s of steps, {:.0f} tok/s, {:.1f} % waiting for communication",
+                     seconds_, tokens_ / seconds_, 100 * exposed_ / seconds_);
 }
 
 std::string DescribeCorpus(const Corpus& corpus) {
@@ -104,57 +149,6 @@ std::string DescribeCorpus(const Corpus& corpus) {
   return out;
 }
 
-namespace {
-
-// What finalize decided: bytes of a rank and of a step.
-std::string DescribeSharding(const TrainConfig& config, const DataParallel& parallel) {
-  const weft_shard_plan_t& plan = parallel.plan();
-  const uint64_t rest = plan.param_bytes + plan.grad_bytes + plan.optimizer_bytes;
-  std::string out = fmt::format(
-      "       {} rank{} ({}), {} gradient bucket{}{}\n", parallel.size(),
-      parallel.size() == 1 ? "" : "s", weft_shard_preset_name(config.strategy), plan.bucket_count,
-      plan.bucket_count == 1 ? "" : "s", config.no_overlap ? ", no overlap" : "");
-  out += fmt::format(
-      "memory {} of parameters, {} of gradients, {} of optimizer state, {} of pool: {} per rank, "
-      "{} "
-      "of it padding\n",
-      Bytes(plan.param_bytes), Bytes(plan.grad_bytes), Bytes(plan.optimizer_bytes),
-      Bytes(plan.pool_bytes), Bytes(rest + plan.pool_bytes), Bytes(plan.padding_bytes));
-  if (plan.pool_bytes > plan.moving_pool_bytes) {
-    out += fmt::format("       {} of the pool for views that do not move\n",
-                       Bytes(plan.pool_bytes - plan.moving_pool_bytes));
-  }
-  if (plan.offload_bytes > 0) {
-    out += fmt::format(
-        "       {} of {} in {}, per step {} read, {} written\n", Bytes(plan.offload_bytes),
-        plan.param_bytes == 0 ? "weights and optimizer state" : "optimizer state", config.offload,
-        Bytes(plan.offload_read_bytes), Bytes(plan.offload_written_bytes));
-  }
-  out += fmt::format("       per step {} reduced, {} gathered, {} unit{} ahead\n",
-                     Bytes(plan.traffic_bytes), Bytes(plan.gather_bytes), plan.prefetch,
-                     plan.prefetch == 1 ? "" : "s");
-  return out;
-}
-
-}  // namespace
-
-std::string DescribePlan(const TrainConfig& t, const Trainer& trainer, const Corpus& corpus) {
-  const double tokens = double(t.steps * t.global_batch * t.model.seq);
-  std::string out;
-  out +=
-      fmt::format("model  GPT, {} layers x {} wide, {} heads, {} bytes of context: {} parameters\n",
-                  t.model.layers, t.model.width, t.model.heads, t.model.seq,
-                  Count(double(trainer.parameter_count())));
-  out += fmt::format(
-      "plan   {} steps x {} sequences ({}) = {} tokens ({:.2f} epochs), {:.1f} TFLOP, {} products, "
-      "lr "
-      "{:g}, seed {}\n",
-      t.steps, t.global_batch, DescribeShares(t, trainer.parallel().size()), Count(tokens),
-      tokens / double(corpus.train.size()), tokens * FlopsPerToken(t.model) * 1e-12,
-      t.precision == Precision::kBf16 ? "bf16" : "fp32", t.lr, t.seed);
-  return out + DescribeSharding(t, trainer.parallel());
-}
-
 std::string DescribeBalance(const RankReports& report) {
   const weft_shard_report_t& summary = report.summary;
   if (summary.rank_count < 2) return "";
@@ -167,8 +161,8 @@ std::string DescribeBalance(const RankReports& report) {
   }
   return fmt::format("ranks  {} (rank {}) to {} (rank {}) parameters each, {} to {} of memory\n",
                      summary.smallest_element_count, summary.smallest_rank,
-                     summary.largest_element_count, summary.largest_rank, Bytes(least),
-                     Bytes(most));
+                     summary.largest_element_count, summary.largest_rank, FormatBytes(least),
+                     FormatBytes(most));
 }
 
 std::string DescribeSlowest(const weft_shard_report_t& summary) {
@@ -180,9 +174,11 @@ std::string DescribeSlowest(const weft_shard_report_t& summary) {
 }
 
 std::string Printable(const std::string& text) {
-  std::string out = text;
-  for (char& c : out) {
-    if (c != '\n' && c != '\t' && (c < 32 || c > 126)) c = '?';
+  std::string out;
+  for (size_t i = 0; i < text.size();) {
+    const size_t bytes = ShownBytes(std::string_view(text).substr(i));
+    out += bytes > 0 ? text.substr(i, bytes) : "?";
+    i += std::max<size_t>(bytes, 1);
   }
   return out;
 }

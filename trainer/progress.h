@@ -5,6 +5,7 @@
 #ifndef WEFT_TRAINER_PROGRESS_H_
 #define WEFT_TRAINER_PROGRESS_H_
 
+#include <chrono>
 #include <cstddef>
 #include <limits>
 #include <optional>
@@ -30,14 +31,14 @@ class Progress {
   // What leaves the redrawn line, before anything else is printed.
   std::string Finish() const { return terminal_ ? "\n" : ""; }
 
+  // What takes a while before the first step, and which part of it is done. EndWork leaves its line.
+  std::string ShowWork(const std::string& what, double share);
+  std::string EndWork();
+
   double tok_s() const { return tok_s_; }
 
-  // Of the steps that were shown.
-  double tokens() const { return tokens_; }
-
-  double train_seconds() const { return seconds_; }
-
-  double exposed_seconds() const { return exposed_; }
+  // Of all steps that were shown: time, rate, and waiting for others.
+  std::string DescribeSpeed() const;
 
  private:
   std::string Line(const StepRecord& record) const;
@@ -52,18 +53,19 @@ class Progress {
   double seconds_ = 0;                           // all steps so far, validation not counted
   double exposed_ = 0;
   double shown_at_ = 0;  // seconds_ when a line was last printed
+  std::chrono::steady_clock::time_point work_shown_at_ = std::chrono::steady_clock::now();
+  bool work_drawn_ = false;  // on a terminal, in a line that is to be redrawn
   std::optional<double> val_loss_;
   std::string slowest_;
 };
 
 // The lines before step 1.
 std::string DescribeCorpus(const Corpus& corpus);
-std::string DescribePlan(const TrainConfig& config, const Trainer& trainer, const Corpus& corpus);
 // Elements and memory of the ranks, most and least; empty if there is one rank.
 std::string DescribeBalance(const RankReports& report);
 // "rank 1 23 % slower" than the median, or nothing if it is no more than a tenth.
 std::string DescribeSlowest(const weft_shard_report_t& summary);
-// Control characters and bytes that are not ASCII as '?', so that a sample cannot upset a terminal.
+// UTF-8 as it is; but for what is none, and for characters that control a terminal or turn text around, '?' for each byte.
 std::string Printable(const std::string& text);
 
 }  // namespace weft::trainer

@@ -44,6 +44,19 @@ void Report::NoteMetrics() {
   Complain(unwritten + "; training goes on, and lines wait for room");
 }
 
+std::string Report::FillUpTo(const StepRecord& last) {
+  if (metrics_.kept().empty() || metrics_.last_step() >= last.step) return "";
+  const size_t first_missing = metrics_.last_step() + 1;
+  const auto seconds = std::chrono::duration<double>(last.seconds);
+  const auto time = std::chrono::duration_cast<std::chrono::nanoseconds>(seconds);
+  metrics_.Write(last, metrics_.kept().back().time_ns + time.count(),
+                 last.seconds > 0 ? double(last.tokens) / last.seconds : 0, std::nullopt);
+  NoteMetrics();
+  if (first_missing == last.step) return "";
+  return fmt::format("metrics.jsonl lacks steps {} to {}, which were not written before\n",
+                     first_missing, last.step - 1);
+}
+
 void Report::Say(const std::string& line) {
   Print(progress_.Finish() + line + "\n");
 }
@@ -77,22 +90,20 @@ void Report::PrintEnd(const TrainConfig& t, const Curve& curve, double final_los
   if (curve.train.empty()) throw RunFailure("the loss was not finite in any step");
   const double bits = final_loss / std::log(2.0);
   std::string text = progress_.Finish();
-  text += fmt::format(
-      "\nloss   first {:.4f}, last {:.4f} nats per byte; {:.1f} s of steps, {:.0f} tok/s, "
-      "{:.1f} % waiting for communication\n",
-      curve.train.front().loss, curve.train.back().loss, p.train_seconds(),
-      p.tokens() / p.train_seconds(), 100 * p.exposed_seconds() / p.train_seconds());
+  text += fmt::format("\nloss   first {:.4f}, last {:.4f} nats per byte; {}\n",
+                      curve.train.front().loss, curve.train.back().loss, p.DescribeSpeed());
   text += fmt::format("valid  {:.4f} nats per byte = {:.3f} bits per byte\n", final_loss, bits);
-  text +=
-      fmt::format("order3 {:.4f} nats per byte on the same bytes: the model is {:.4f} {}\n", order3,
-                  std::abs(order3 - final_loss), final_loss < order3 ? "better" : "worse");
+  if (order3 > 0)
+    text += fmt::format("order3 {:.4f} nats per byte on the same bytes: the model is {:.4f} {}\n",
+                        order3, std::abs(order3 - final_loss),
+                        final_loss < order3 ? "better" : "worse");
   text += fmt::format("\n{}\n", CurveText(curve, 80, 10));
   text += fmt::format(
       "sample (the first {} bytes are validation text; temperature {}, top {}, seed {}):\n{}\n",
       ContextBytes(t.model.seq), kTemperature, kTop, t.seed, Printable(sample));
   const std::string subtitle =
       fmt::format("{} rank{}, {} steps; validation {:.3f} nats per byte ({:.3f} bits)", ranks,
-                  ranks == 1 ? "" : "s", t.steps, final_loss, bits);
+                  ranks == 1 ? "" : "s", curve.train.back().step, final_loss, bits);
   text += fmt::format("\nwrote  {}/metrics.jsonl", directory_);
   const std::pair<const char*, std::string> files[] = {
       {"loss.svg", CurveSvg(curve, "weft_train", subtitle)}, {"sample.txt", sample}};

@@ -48,6 +48,15 @@ class Report {
 
   // To standard output.
   void Print(const std::string& text);
+
+  // What takes a while before training: redrawn on a terminal, elsewhere a line now and then.
+  void ShowWork(const std::string& what, double share) { Print(progress_.ShowWork(what, share)); }
+
+  void EndWork() { Print(progress_.EndWork()); }
+
+  // After a step that metrics.jsonl has no line of, because whoever wrote it died on the way: writes that line. Returns what else is
+  // missing, as a line, or "".
+  std::string FillUpTo(const StepRecord& last);
   // One line in between, not into the line that is redrawn.
   void Say(const std::string& line);
   void PrintEnd(const TrainConfig& config, const Curve& curve, double final_loss,

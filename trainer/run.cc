@@ -4,12 +4,15 @@
 #include "trainer/run.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <new>
 #include <numeric>
 #include <vector>
 
@@ -47,8 +50,9 @@ std::string ProgramDirectory() {
 }
 
 // Mean loss of the order-3 model on the bytes that the trained model is judged by.
-double Order3Loss(const Corpus& corpus, const std::vector<size_t>& offsets, size_t seq) {
-  const Order3Model model(corpus.train);
+double Order3Loss(const Corpus& corpus, const std::vector<size_t>& offsets, size_t seq,
+                  const std::function<void(double)>& progress) {
+  const Order3Model model(corpus.train, progress);
   double witten_bell = 0, kneser_ney = 0;
   for (const size_t offset : offsets) {
     for (size_t i = offset + ContextBytes(seq) + 1; i <= offset + seq; i++) {
@@ -101,11 +105,25 @@ void TakeMetricsAlong(const std::string& checkpoints, const std::string& directo
   ThrowUnwritable(to.string(), error.value());
 }
 
+// However it is written: with a slash at its end, say.
+std::string NormalPath(const std::string& path) {
+  const std::filesystem::path normal = std::filesystem::path(path).lexically_normal();
+  const bool slash = !normal.has_filename() && normal.has_relative_path();
+  return (slash ? normal.parent_path() : normal).string();
+}
+
+bool IsSamePath(const std::string& a, const std::string& b) {
+  std::error_code ignored;
+  return NormalPath(std::filesystem::absolute(a, ignored)) ==
+         NormalPath(std::filesystem::absolute(b, ignored));
+}
+
 // Of a run's directory; or it is one of checkpoints itself.
 std::string CheckpointsIn(const std::string& directory) {
   std::error_code ignored;
-  const std::string inside = directory + "/checkpoints";
-  return std::filesystem::is_directory(inside, ignored) ? inside : directory;
+  const std::string outside = NormalPath(directory);
+  const std::string inside = outside + "/checkpoints";
+  return std::filesystem::is_directory(inside, ignored) ? inside : outside;
 }
 
 }  // namespace
@@ -230,7 +248,8 @@ std::string Run::ResumeFrom() const {
   if (from.empty()) from = config_.restarts > 0 && config_.checkpoint_every > 0 ? "auto" : "none";
   if (from == "none") return "";
   if (from == "auto") return OwnCheckpoints();
-  return CheckpointsIn(from);
+  from = CheckpointsIn(from);
+  return IsSamePath(from, OwnCheckpoints()) ? OwnCheckpoints() : from;
 }
 
 std::unique_ptr<Checkpoints> Run::MakeCheckpoints(const Trainer& trainer,
@@ -242,18 +261,20 @@ std::unique_ptr<Checkpoints> Run::MakeCheckpoints(const Trainer& trainer,
 std::optional<Resumed> Run::Resume(const Trainer& trainer) {
   const std::string from = ResumeFrom();
   const std::string own = OwnCheckpoints();
+  const bool elsewhere = !from.empty() && from != own;
   std::optional<Resumed> resumed;
-  if (!from.empty() && from != own) {
-    resumed = MakeCheckpoints(trainer, from)->Resume();
-    if (!resumed) {
-      throw BadInput("--resume " + config_.resume +
-                     ": there is no checkpoint there; give the directory of a run that has saved");
-    }
-  }
+  if (elsewhere) resumed = MakeCheckpoints(trainer, from)->Resume();
+  const auto check_found = [&] {
+    if (resumed || from.empty() || config_.resume.empty() || config_.resume == "auto") return;
+    throw BadInput("--resume " + config_.resume +
+                   ": there is no checkpoint there; give the directory of a run that has saved");
+  };
+  if (elsewhere) check_found();
   if (config_.checkpoint_every == 0 && from != own) return resumed;
   checkpoints_ = MakeCheckpoints(trainer, own);
   if (config_.checkpoint_every > 0) checkpoints_->CheckWritable();
   if (from == own) resumed = checkpoints_->Resume();
+  check_found();
   if (config_.checkpoint_every == 0) checkpoints_.reset();
   return resumed;
 }
@@ -269,17 +290,19 @@ std::optional<InitialValues> Run::TakeValues(const Trainer& trainer) const {
 }
 
 void Run::Begin() {
-  const TrainConfig& t = config_.train;
-  auto trainer = std::make_unique<Trainer>(t, corpus_, group_);
-  const RankReports kept = trainer->parallel().Report();
+  CheckConfig(config_.train, size_);
   facts_.directory = config_.run_dir + "/" + RunName();
+  const RunPlan plan = PlanRun(config_.train, rank_, size_);
+  DecideOnFirst(group_, [&] { PrintPlan(plan); });
+  CheckMemory(group_, plan);
+  std::unique_ptr<Trainer> trainer = MakeTrainer(plan);
+  const RankReports kept = trainer->parallel().Report();
   const std::optional<Resumed> resumed = Resume(*trainer);
   const std::optional<InitialValues> values = resumed ? std::nullopt : TakeValues(*trainer);
   if (resumed) facts_.reported = resumed->last.step;
   facts_.training_start = std::chrono::steady_clock::now();
-  DecideOnFirst(group_, [&] {
-    Introduce(*trainer, kept, resumed ? &*resumed : nullptr, values ? &*values : nullptr);
-  });
+  DecideOnFirst(
+      group_, [&] { Introduce(kept, resumed ? &*resumed : nullptr, values ? &*values : nullptr); });
   if (resumed) {
     trainer->GoOnAfter(resumed->last, resumed->place);
   } else if (values) {
@@ -290,35 +313,83 @@ void Run::Begin() {
   trainer_ = std::move(trainer);
 }
 
-void Run::Introduce(const Trainer& trainer, const RankReports& kept, const Resumed* resumed,
-                    const InitialValues* values) {
+void Run::PrintPlan(const RunPlan& plan) const {
+  const std::string text =
+      DescribeCorpus(corpus_) + DescribePlan(config_.train, plan, size_, corpus_.train.size());
+  if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) return;
+  throw NotWritten(fmt::format("writing the output: {}", std::strerror(errno)));
+}
+
+// What is free may be gone a moment later, or not be this user's to take.
+std::unique_ptr<Trainer> Run::MakeTrainer(const RunPlan& plan) const {
+  const auto end = [&](const char* reason) {
+    throw RunFailure(
+        fmt::format("the model does not fit into memory: {}; {}", DescribeMemory(plan), reason));
+  };
+  try {
+    return std::make_unique<Trainer>(config_.train, corpus_, group_);
+  } catch (const WeftFailure& failure) {
+    if (failure.result() != WEFT_OUT_OF_MEMORY) throw;
+    end(failure.what());
+  } catch (const std::bad_alloc&) {
+    end("there was no room for the activations");
+  }
+  return nullptr;
+}
+
+void Run::Introduce(const RankReports& kept, const Resumed* resumed, const InitialValues* values) {
   const TrainConfig& t = config_.train;
   if (resumed != nullptr) TakeMetricsAlong(ResumeFrom(), facts_.directory);
   report_ = std::make_unique<Report>(t, facts_.directory, facts_.reported);
   if (config_.checkpoint_every > 0 && !config_.job.empty())
     WriteRunFile(facts_.directory, kJobFile, config_.job);
-  report_->Print(DescribeCorpus(corpus_) + DescribePlan(t, trainer, corpus_) +
-                 DescribeBalance(kept));
-  const size_t seq = t.model.seq;
-  facts_.curve.order3 = Order3Loss(corpus_, many_, seq);
-  report_->Print(fmt::format(
-      "       an order-3 byte model has {:.4f} nats per byte on {} validation bytes\n\n",
-      facts_.curve.order3, many_.size() * (seq - ContextBytes(seq))));
+  report_->Print(DescribeBalance(kept));
+  CountOrder3();
+  report_->Print("\n");
   if (values != nullptr) {
     report_->Print(fmt::format("{} ranks begin with the weights of {}, which {} ranks have saved\n",
                                size_, values->path, values->ranks));
   }
-  if (resumed != nullptr) {
-    report_->Print(fmt::format("{} ranks go on after step {}, from {}, which {} ranks have saved\n",
-                               size_, resumed->last.step, resumed->path, resumed->ranks));
-    if (!resumed->differences.empty())
-      report_->Print("other options than before: " + resumed->differences + "\n");
-    TakeCurveFromMetrics();
-    if (facts_.curve.train.empty())
-      facts_.curve.train.push_back({double(resumed->last.step), resumed->last.loss});
-  }
+  if (resumed != nullptr) SayResumed(*resumed);
   report_->CheckWritten();  // before the work is done, and not after it
   report_->SetStart(facts_.training_start);
+}
+
+void Run::SayResumed(const Resumed& resumed) {
+  const size_t step = resumed.last.step;
+  report_->Print(fmt::format("{} ranks go on after step {}, from {}, which {} ranks have saved\n",
+                             size_, step, resumed.path, resumed.ranks));
+  if (!resumed.differences.empty())
+    report_->Print("other options than before: " + resumed.differences + "\n");
+  if (step >= config_.train.steps) {
+    report_->Print(
+        fmt::format("no step is left to be made: the checkpoint is of step {}, and --steps is {}; "
+                    "give more than {} to train on\n",
+                    step, config_.train.steps, step));
+  }
+  report_->Print(report_->FillUpTo(resumed.last));
+  TakeCurveFromMetrics();
+  if (facts_.curve.train.empty()) facts_.curve.train.push_back({double(step), resumed.last.loss});
+}
+
+void Run::CountOrder3() {
+  const size_t seq = config_.train.model.seq;
+  if (!WantsOrder3(config_, corpus_.train.size())) {
+    if (config_.order3 == Order3Choice::kOff) return;
+    report_->Print(fmt::format(
+        "       no order-3 byte model is compared with: counting more than {} takes too long; "
+        "--order3 on does it\n",
+        FormatBytes(kOrder3BytesMax)));
+    return;
+  }
+  const auto progress = [&](double share) {
+    report_->ShowWork("counting bytes for the order-3 model", share);
+  };
+  facts_.curve.order3 = Order3Loss(corpus_, many_, seq, progress);
+  report_->EndWork();
+  report_->Print(
+      fmt::format("       an order-3 byte model has {:.4f} nats per byte on {} validation bytes\n",
+                  facts_.curve.order3, many_.size() * (seq - ContextBytes(seq))));
 }
 
 // So that the picture shows the whole run, and times go on.
@@ -501,7 +572,7 @@ void Run::BecomeFirst() {
     while (!points->empty() && points->back().step > double(facts_.reported))
       points->pop_back();
   }
-  facts_.curve.order3 = Order3Loss(corpus_, many_, config_.train.model.seq);
+  CountOrder3();
 }
 
 }  // namespace weft::trainer

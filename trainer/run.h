@@ -27,6 +27,7 @@
 #include "trainer/config.h"
 #include "trainer/corpus.h"
 #include "trainer/failure.h"
+#include "trainer/plan.h"
 #include "trainer/report.h"
 #include "trainer/run_facts.h"
 #include "trainer/train.h"
@@ -50,6 +51,9 @@ class Run {
 
  private:
   void Begin();
+  // On rank 0: the text and the plan, before memory is taken for it.
+  void PrintPlan(const RunPlan& plan) const;
+  std::unique_ptr<Trainer> MakeTrainer(const RunPlan& plan) const;
   // From which directory of checkpoints the run goes on; "": from none.
   std::string ResumeFrom() const;
   std::string OwnCheckpoints() const;
@@ -60,8 +64,10 @@ class Run {
   // The values of --init, if it is given.
   std::optional<InitialValues> TakeValues(const Trainer& trainer) const;
   // On rank 0: what it says of the run before the first step.
-  void Introduce(const Trainer& trainer, const RankReports& kept, const Resumed* resumed,
-                 const InitialValues* values);
+  void Introduce(const RankReports& kept, const Resumed* resumed, const InitialValues* values);
+  void SayResumed(const Resumed& resumed);
+  // On rank 0, if --order3 wants it.
+  void CountOrder3();
   void TakeCurveFromMetrics();
   void Train();
   // The validation that is due after that step, if any.

@@ -153,6 +153,114 @@ class ConfigProgramTest(unittest.TestCase):
         self.assertRegex(printed, r"\[0\] a new rank cannot join, as it would train something else: --seed is 1 on ranks 0 and 1, 5 on rank 2")
         self.assertEqual(2, len(re.findall(r"2 ranks go on from step \d+ with the weights of step \d+, 4 sequences a step, 2 on each rank", printed)), printed)
 
+    # ---- a run that goes on ----
+
+    def save(self, name, *options, steps=20):
+        return self.train(2, name, "--steps", str(steps), "--checkpoint-every", "10", *options)
+
+    def steps(self, name):
+        return [line["step"] for line in self.metrics(name)]
+
+    def test_what_is_another_than_before_is_said(self):
+        self.save("run")
+        printed = self.save("run", "--resume", "auto", "--lr", "0.01", "--batch", "5", "--accumulate", "2", "--strategy", "zero1", steps=30)
+        self.assertIn("2 ranks go on after step 20, from ", printed)
+        self.assertIn("[0] other options than before: --steps 20 -> 30, --batch 4 -> 5, --lr 0.0025 -> 0.01, --accumulate 1 -> 2, "
+                      "--strategy ddp -> zero1\n", printed)
+        self.assertNotIn("other options", self.save("run", "--resume", "auto", "--lr", "0.01", "--batch", "5", "--accumulate", "2",
+                                                    "--strategy", "zero1", steps=30))
+
+    def test_what_would_make_it_another_run_is_refused_unless_it_is_named(self):
+        self.save("run")
+        self.write_text("other", 2)
+        for option, value, sentence in (("--seed", "2", "its run had --seed 1, this one has --seed 2; use the same, or --changed seed to go on all the same"),
+                                        ("--heads", "2", "its run had --heads 1, this one has --heads 2; use the same, or --changed heads to go on all the same"),
+                                        ("--data", "other", "; give the same, or --changed text to go on with this one")):
+            printed = self.train(2, "run", "--checkpoint-every", "10", "--resume", "auto", option, value, "--steps", "30", code=2)
+            self.assertIn(sentence, printed)
+        printed = self.save("run", "--resume", "auto", "--seed", "2", "--data", "other", "--changed", "seed,text", steps=30)
+        self.assertRegex(printed, r"other options than before: --steps 20 -> 30, --seed 1 -> 2, the text of --data 18000 \+ 2000 bytes, \w+ -> 18000 \+ 2000 bytes, ")
+        self.assertEqual(list(range(1, 31)), self.steps("run"))
+
+    def test_past_its_end_it_says_so(self):
+        self.save("run")
+        printed = self.save("run", "--resume", "auto")
+        self.assertIn("no step is left to be made: the checkpoint is of step 20, and --steps is 20; give more than 20 to train on", printed)
+        self.assertRegex(printed, r"loss   first \d\.\d+, last \d\.\d+ nats per byte; no step was made\n")
+        self.assertNotIn("nan", printed)
+        printed = self.save("run", "--resume", "auto", steps=12)
+        self.assertIn("the checkpoint is of step 20, and --steps is 12; give more than 20", printed)
+        self.assertRegex(printed, r"valid  \d\.\d+ nats per byte")
+        self.assertEqual(list(range(1, 21)), self.steps("run"))
+
+    def test_the_metrics_come_along_however_the_folder_is_written(self):
+        self.save("run")
+        for name, folder in (("slash", "runs/run/"), ("checkpoints", "runs/run/checkpoints/"), ("dots", "./runs/../runs/run//")):
+            printed = self.save(name, "--resume", folder, steps=30)
+            self.assertIn("go on after step 20, from runs/run/checkpoints/step-00000020", printed)
+            self.assertEqual(list(range(1, 31)), self.steps(name), folder)
+        # Its own folder is no other one.
+        for steps, folder in ((30, "runs/run"), (40, "./runs/run/"), (50, f"{self.root}/runs/run/checkpoints/")):
+            self.assertIn(f"go on after step {steps - 10}, ", self.save("run", "--resume", folder, steps=steps))
+        self.assertEqual(list(range(1, 51)), self.steps("run"))
+
+    def test_a_line_that_was_cut_off_leaves_no_hole(self):
+        self.save("run")
+        path = self.root / "runs" / "run" / "metrics.jsonl"
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-30])
+        self.assertNotIn("lacks", self.save("run", "--resume", "auto", steps=30))
+        lines = self.metrics("run")
+        self.assertEqual(list(range(1, 31)), [line["step"] for line in lines])
+        before = json.loads(whole.splitlines()[19])
+        kept = ("version", "step", "loss", "lr", "grad_norm")
+        self.assertEqual([before[key] for key in kept], [lines[19][key] for key in kept])
+        self.assertEqual(sorted(line["time_ns"] for line in lines), [line["time_ns"] for line in lines])
+        self.assertGreater(lines[19]["tok_s"], 0)
+        # What no checkpoint knows is said.
+        path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:17]) + b'{"version":1,"st')
+        self.assertIn("metrics.jsonl lacks steps 18 to 29, which were not written before", self.save("run", "--resume", "auto", steps=40))
+        self.assertEqual([*range(1, 18), *range(30, 41)], self.steps("run"))
+
+    # ---- the plan ----
+
+    def test_a_warm_up_that_is_longer_than_the_run_is_said(self):
+        printed = self.train(1, "run", "--warmup", "100", "--steps", "20")
+        self.assertIn("the warm-up of 100 steps is longer than the run, whose rate ends at 0.0005, below --lr; give a smaller --warmup", printed)
+        self.assertEqual(0.0005, self.metrics("run")[-1]["lr"])
+        self.assertNotIn("warm-up", self.train(1, "other", "--warmup", "20", "--steps", "20"))
+
+    def test_what_does_not_fit_is_planned_and_refused_before_memory_is_taken(self):
+        (self.root / "large").write_bytes((self.root / "text").read_bytes() * 5)
+        printed = self.train(2, "run", "--layers", "256", "--width", "4096", "--heads", "32", "--seq", "4096", "--strategy", "full-shard",
+                             "--data", "large", code=2)
+        plan = re.search(r"memory (\d+\.\d+) GB of parameters, \1 GB of gradients, \d+\.\d+ GB of optimizer state, \d+\.\d+ GB of pool, "
+                         r"\d+\.\d+ [GT]B of activations: (\d+\.\d+ [GT]B) per rank", printed)
+        self.assertIsNotNone(plan, printed)
+        self.assertRegex(printed, rf"the model does not fit: ranks 0 and 1 need \d+\.\d+ TB of memory together, and \d+\.\d+ [MG]B are free on the machine "
+                                  rf"\(.* of activations: {re.escape(plan[2])} per rank\); use a smaller model, --batch or --seq")
+        self.assertNotIn("WEFT_HEAP_BYTES", printed)
+
+    def test_memory_that_is_not_given_after_all_is_named_by_its_bytes(self):
+        printed = self.train(1, "run", "--layers", "8", "--width", "512", "--heads", "8", code=1, before="export WEFT_HEAP_BYTES=64M; ")
+        self.assertRegex(printed, r"the model does not fit into memory: \d+\.\d+ MB of parameters, .*: \d+\.\d+ MB per rank; .*the heap of 64")
+
+    def test_the_order_3_model_is_left_out_where_it_is_not_wanted(self):
+        self.assertIn("an order-3 byte model has ", self.train(1, "auto", "--steps", "2"))
+        printed = self.train(1, "off", "--steps", "2", "--order3", "off")
+        self.assertNotIn("order", printed)
+        self.assertRegex(printed, r"valid  \d\.\d+ nats per byte")
+        (self.root / "large").write_bytes((self.root / "text").read_bytes() * 1000)
+        large = ("--steps", "2", "--data", "large")
+        self.assertIn("no order-3 byte model is compared with: counting more than 16.00 MB takes too long; --order3 on does it", self.train(1, "large", *large))
+        self.assertIn("order3 ", self.train(1, "on", *large, "--order3", "on"))
+
+    def test_a_sample_shows_the_characters_of_its_text(self):
+        (self.root / "text").write_text("Съешь же ещё этих мягких французских булок, да выпей чаю. " * 200, encoding="utf-8")
+        printed = self.train(1, "run", "--steps", "2", "--seq", "64")
+        sample = printed.partition("sample (the first 32 bytes")[2].partition("\n")[2]
+        self.assertRegex(sample[:32], "[а-яё]{2}")
+
 
 if __name__ == "__main__":
     weftrun, weft_train = (os.path.abspath(path) for path in sys.argv[1:3])

@@ -5,6 +5,8 @@
 #include <set>
 #include <string>
 
+#include <malloc.h>
+
 #include "tests/trainer/finite_difference.h"
 #include "tests/trainer/owned_params.h"
 
@@ -266,6 +268,26 @@ TEST(Model, DefaultHasOneToThreeMillionParameters) {
   EXPECT_GE(count, 1000000u);
   EXPECT_LE(count, 3000000u);
 }
+
+#ifndef WEFT_SANITIZE  // whose allocators mallinfo2 does not know
+TEST(Model, KeepsAsManyNumbersAsThePlanSays) {
+  for (const ModelConfig& config :
+       {ModelConfig{256, 64, 96, 3, 4}, ModelConfig{256, 128, 32, 1, 2}}) {
+    for (const size_t batch : {4, 9}) {
+      OwnedParams<float> params(ModelUnits(config));
+      const auto matmul = MakeReferenceMatmul<float>(Precision::kFp32);
+      const auto taken = [] {
+        const struct mallinfo2 info = mallinfo2();
+        return double(info.uordblks + info.hblkhd);
+      };
+      const double before = taken();
+      const Model<float> model(config, batch, *matmul, params);
+      const double planned = double(ActivationCount(config, batch) * sizeof(float));
+      EXPECT_NEAR((taken() - before) / planned, 1, 0.02) << planned;
+    }
+  }
+}
+#endif
 
 }  // namespace
 }  // namespace weft::trainer::model_test

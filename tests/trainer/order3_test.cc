@@ -1,11 +1,15 @@
 #include "trainer/order3.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
+
+#include "trainer/random.h"
 
 namespace weft::trainer::order3_test {
 namespace {
@@ -120,6 +124,32 @@ TEST(Order3Model, NoTextMeansUniform) {
   const Order3Model model("");
   EXPECT_DOUBLE_EQ(model.Probability("abc", 'd', Smoothing::kWittenBell), 1.0 / 256);
   EXPECT_DOUBLE_EQ(model.Probability("abc", 'd', Smoothing::kKneserNey), 1.0 / 256);
+}
+
+// A text of several pieces: their number and the share that is told change nothing of the model.
+TEST(Order3Model, SaysHowFarItIsAndCountsTheSame) {
+  std::string text;
+  for (uint64_t i = 0; text.size() < (size_t{2} << 20) + 12345; i++)
+    text += kText.substr(BitsAt(1, i) % 40, 1 + BitsAt(2, i) % 20);
+  std::vector<double> shares;
+  const Order3Model model(text, [&](double share) { shares.push_back(share); });
+  EXPECT_GT(shares.size(), 8u);
+  EXPECT_TRUE(std::is_sorted(shares.begin(), shares.end()));
+  EXPECT_EQ(shares.front(), 0);
+  EXPECT_LT(shares.back(), 1);
+  // What follows "cat", by counting: the context of three bytes alone, without the shorter ones.
+  std::map<char, double> after;
+  double total = 0;
+  for (size_t i = 0; i + 3 < text.size(); i++) {
+    if (text.compare(i, 3, "cat") != 0) continue;
+    after[text[i + 3]]++;
+    total++;
+  }
+  ASSERT_GT(total, 1000);
+  for (const auto& [next, count] : after) {
+    EXPECT_NEAR(model.Probability("cat", uint8_t(next), Smoothing::kWittenBell), count / total,
+                double(after.size()) / total);
+  }
 }
 
 }  // namespace

@@ -84,7 +84,7 @@ class StrategiesProgramTest(unittest.TestCase):
         output, _ = train(self.directory.name, "full-shard")
         before = output.partition("step 1/21")[0]
         self.assertRegex(before, r"2 ranks \(full-shard\), 4 gradient buckets")
-        pattern = r"memory (\S+) kB of parameters, (\S+) kB of gradients, (\S+) kB of optimizer state, (\S+) kB of pool: " \
+        pattern = r"memory (\S+) kB of parameters, (\S+) kB of gradients, (\S+) kB of optimizer state, (\S+) kB of pool, (\S+) kB of activations: " \
                   r"(\S+) kB per rank, \S+ \S+ of it padding"
         self.assertRegex(before, pattern)
         *parts, together = (float(text) for text in re.search(pattern, before).groups())

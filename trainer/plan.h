@@ -1,0 +1,52 @@
+// What a run will take of each rank's memory, worked out before any of it is taken.
+//
+//   const RunPlan plan = PlanRun(config, rank, ranks);
+//   fmt::print("{}", DescribePlan(config, plan, ranks, corpus.train.size()));
+//   CheckMemory(group, plan);                     // throws BadInput on all ranks if a machine has not got so much
+//
+// Thread-safety: values.
+#ifndef WEFT_TRAINER_PLAN_H_
+#define WEFT_TRAINER_PLAN_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "weft/group.h"
+#include "weft/shard.h"
+
+#include "trainer/config.h"
+
+namespace weft::trainer {
+
+// Of one rank.
+struct RunPlan {
+  weft_shard_plan_t sharding = {};
+  uint64_t activation_bytes = 0;
+
+  // At the peak.
+  uint64_t Bytes() const { return sharding.peak_bytes + activation_bytes; }
+};
+
+// Local. Throws BadInput or WeftFailure for what cannot be planned, such as a budget that is too small.
+RunPlan PlanRun(const TrainConfig& config, size_t rank, size_t ranks);
+
+// The lines before step 1 that say what is trained, and how. `train_bytes`: of the text.
+std::string DescribePlan(const TrainConfig& config, const RunPlan& plan, size_t ranks,
+                         size_t train_bytes);
+
+// "11.45 MB of parameters, ..., 2.10 MB of activations: 14.8 MB per rank": the parts of Bytes().
+std::string DescribeMemory(const RunPlan& plan);
+
+// Compares what the ranks of each machine will take together with what is free there. Collective.
+void CheckMemory(weft_group_t group, const RunPlan& plan);
+
+// "4.50 MB", powers of 1000.
+std::string FormatBytes(uint64_t bytes);
+
+// "4.50 M".
+std::string FormatCount(double count);
+
+}  // namespace weft::trainer
+
+#endif  // WEFT_TRAINER_PLAN_H_
