@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,6 +31,9 @@ struct weft_checkpoint : weft::MarkedHandle<weft::ShardMark::kCheckpoint> {
   std::unique_ptr<weft::Checkpoint> checkpoint;
   std::vector<weft_shard_context_t> contexts;
   std::string loaded_path;
+  weft::LeftTensors left;  // of the last load, and pointers to these names
+  std::vector<const char*> unused;
+  std::vector<const char*> kept;
 };
 
 namespace {
@@ -119,6 +123,62 @@ absl::StatusOr<weft::SavedTensor> ReadTensor(const char* call,
     tensor.shape.push_back(dimension);
   }
   return tensor;
+}
+
+absl::StatusOr<weft::MatchRules> ReadRules(const char* call,
+                                           const weft_checkpoint_load_config_t& config) {
+  weft::MatchRules rules{.partial = (config.flags & WEFT_CHECKPOINT_PARTIAL) != 0,
+                         .convert = (config.flags & WEFT_CHECKPOINT_CONVERT) != 0};
+  const bool values = (config.flags & WEFT_CHECKPOINT_VALUES_ONLY) != 0;
+  if ((rules.partial || rules.convert) && !values) {
+    return calls::Invalid(call,
+                          "flags has PARTIAL or CONVERT without VALUES_ONLY; optimizer state is "
+                          "loaded as a whole, or not at all");
+  }
+  if (config.name_count > 0 && (config.names == nullptr || config.saved_names == nullptr)) {
+    return calls::Invalid(call, StrCat("name_count is ", config.name_count,
+                                       ", and names or saved_names is NULL; pass both"));
+  }
+  for (size_t i = 0; i < config.name_count; ++i) {
+    const char* const own = config.names[i];
+    const char* const saved = config.saved_names[i];
+    if (own == nullptr) return calls::Invalid(call, StrCat("names[", i, "] is NULL"));
+    if (saved == nullptr && !values) {
+      return calls::Invalid(call, StrCat("saved_names[", i, "], for ", own,
+                                         ", is NULL without VALUES_ONLY; optimizer state is loaded "
+                                         "as a whole, or not at all"));
+    }
+    const bool added =
+        rules.names
+            .emplace(own, saved == nullptr ? std::nullopt : std::optional<std::string>(saved))
+            .second;
+    if (!added) return calls::Invalid(call, StrCat("names has ", own, " twice"));
+  }
+  return rules;
+}
+
+// What a load has found, which stays until the next one.
+weft_checkpoint_loaded_t Answer(weft::Checkpoint::Loaded made, weft_checkpoint* checkpoint) {
+  checkpoint->loaded_path = std::move(made.path);
+  checkpoint->left = std::move(made.left);
+  const auto point = [](const std::vector<std::string>& names, std::vector<const char*>* pointers) {
+    pointers->clear();
+    for (const std::string& name : names)
+      pointers->push_back(name.c_str());
+  };
+  point(checkpoint->left.unused, &checkpoint->unused);
+  point(checkpoint->left.kept, &checkpoint->kept);
+  weft_checkpoint_loaded_t answer{};
+  answer.struct_size = sizeof(answer);
+  answer.found = 1;
+  answer.ranks = made.ranks;
+  answer.step = made.step;
+  answer.path = checkpoint->loaded_path.c_str();
+  answer.unused = checkpoint->unused.data();
+  answer.unused_count = checkpoint->unused.size();
+  answer.kept = checkpoint->kept.data();
+  answer.kept_count = checkpoint->kept.size();
+  return answer;
 }
 
 // What a callback of the program's own has answered.
@@ -292,8 +352,9 @@ weft_result_t weft_checkpoint_load(weft_checkpoint_t checkpoint,
     WEFT_RETURN_IF_ERROR(CheckHandle(kCall, checkpoint));
     weft_checkpoint_load_config_t copy{};
     WEFT_RETURN_IF_ERROR(weft::ReadConfig(kCall, config, &copy));
-    constexpr uint32_t kKnown =
-        WEFT_CHECKPOINT_VALUES_ONLY | WEFT_CHECKPOINT_STEP | WEFT_CHECKPOINT_WHOLE;
+    constexpr uint32_t kKnown = WEFT_CHECKPOINT_VALUES_ONLY | WEFT_CHECKPOINT_STEP |
+                                WEFT_CHECKPOINT_WHOLE | WEFT_CHECKPOINT_PARTIAL |
+                                WEFT_CHECKPOINT_CONVERT;
     if ((copy.flags & ~kKnown) != 0)
       return calls::Invalid(kCall, StrCat("flags has unknown bits: ", copy.flags));
     const bool step = (copy.flags & WEFT_CHECKPOINT_STEP) != 0;
@@ -302,22 +363,20 @@ weft_result_t weft_checkpoint_load(weft_checkpoint_t checkpoint,
           kCall,
           StrCat("step is ", copy.step, "; use 0 or a positive number, with WEFT_CHECKPOINT_STEP"));
     }
+    if (copy.source != nullptr && copy.source[0] == '\0')
+      return calls::Invalid(kCall, "source is empty; pass a path, or NULL");
+    weft::Checkpoint::LoadFrom from{.path = copy.source == nullptr ? "" : copy.source};
+    WEFT_ASSIGN_OR_RETURN(from.rules, ReadRules(kCall, copy));
     WEFT_RETURN_IF_ERROR(CheckContexts(kCall, *checkpoint));
     const bool values = (copy.flags & WEFT_CHECKPOINT_VALUES_ONLY) != 0;
     absl::StatusOr<weft::Checkpoint::Loaded> made = checkpoint->checkpoint->Load(
         step ? copy.step : -1, values ? WEFT_SHARD_STATE_VALUES : WEFT_SHARD_STATE_ALL,
-        (copy.flags & WEFT_CHECKPOINT_WHOLE) != 0);
+        (copy.flags & WEFT_CHECKPOINT_WHOLE) != 0, from);
+    if (!made.ok() && !absl::IsNotFound(made.status()))
+      return weft::Annotate(made.status(), "checkpoint_load: ");
     weft_checkpoint_loaded_t answer{};
     answer.struct_size = sizeof(answer);
-    if (made.ok()) {
-      checkpoint->loaded_path = std::move(made->path);
-      answer.found = 1;
-      answer.ranks = made->ranks;
-      answer.step = made->step;
-      answer.path = checkpoint->loaded_path.c_str();
-    } else if (!absl::IsNotFound(made.status())) {
-      return weft::Annotate(made.status(), "checkpoint_load: ");
-    }
+    if (made.ok()) answer = Answer(*std::move(made), checkpoint);
     weft::WriteAnswer(answer, loaded);
     return absl::OkStatus();
   });

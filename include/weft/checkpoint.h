@@ -146,26 +146,45 @@ WEFT_EXPORT weft_result_t weft_checkpoint_wait(weft_checkpoint_t checkpoint, int
 #define WEFT_CHECKPOINT_STEP 2u /* `step` is meant, else the latest */
 #define WEFT_CHECKPOINT_WHOLE \
   4u /* with VALUES_ONLY too, every tensor of the checkpoint must have been added on some rank */
+#define WEFT_CHECKPOINT_PARTIAL \
+  8u /* with VALUES_ONLY: what was added and the checkpoint has not keeps its values */
+#define WEFT_CHECKPOINT_CONVERT \
+  16u /* with VALUES_ONLY: floating-point values become those of the type that was added, rounded to nearest even */
 
 /* Which checkpoint is wanted, and what of it. */
 typedef struct weft_checkpoint_load_config {
   size_t struct_size;
   uint32_t flags; /* WEFT_CHECKPOINT_* */
   int64_t step;
+  /* Where else than in the checkpoint's own directory: another directory of checkpoints; that of one, whatever it is called; with VALUES_ONLY also
+   * what other programs write: a .safetensors file, a model.safetensors.index.json, or a folder of such files, which have no checksums. NULL: its own. */
+  const char* source;
+  /* Tensors that are called otherwise in the checkpoint: names[i] of what was added, on whichever rank, is saved_names[i] there. NULL, with
+   * VALUES_ONLY: it is not loaded, and keeps its values, as a last layer of another shape. */
+  const char* const* names;       /* [name_count] */
+  const char* const* saved_names; /* [name_count] */
+  size_t name_count;
 } weft_checkpoint_load_config_t;
 
 /* What was loaded. */
 typedef struct weft_checkpoint_loaded {
   size_t struct_size; /* set by the caller: sizeof(weft_checkpoint_loaded_t) */
   int found;          /* 0: there is none, and nothing was done */
-  int ranks;          /* that it was saved by */
+  int ranks;          /* that it was saved by; of others' files: how many they are */
   int64_t step;
-  const char* path; /* its directory; valid until the next call on this checkpoint */
+  const char*
+      path; /* its directory; valid until the next call on this checkpoint, as are the names */
+  const char* const* unused; /* [unused_count] tensors of the checkpoint that no rank has taken */
+  size_t unused_count;
+  const char* const*
+      kept; /* [kept_count] tensors of this rank that were not loaded, and keep their values */
+  size_t kept_count;
 } weft_checkpoint_loaded_t;
 
 /* Loads the latest checkpoint that is whole into everything that was added, between steps or after finalize. NULL config: all 0. Collective, with
  * the same arguments. Every tensor that was added must be in the checkpoint with the same shape and type, and unless VALUES_ONLY is given with the same
- * kinds of optimizer state; and, unless VALUES_ONLY is given without WHOLE, every tensor of the checkpoint must have been added on some rank. Errors: INVALID_ARGUMENT naming the first
+ * kinds of optimizer state; and, unless VALUES_ONLY is given without WHOLE, every tensor of the checkpoint must have been added on some rank. PARTIAL,
+ * CONVERT and a map of names allow for what differs; a shape that differs is always an error. Errors: INVALID_ARGUMENT naming the first
  * tensor that differs, and both shapes: it is of another model, and nothing was written; CORRUPT if there are checkpoints and none is
  * whole; UNSUPPORTED for a newer version of the format. After any other error than INVALID_ARGUMENT the state is of no use until a load
  * succeeds. */

@@ -62,6 +62,11 @@ class Checkpoint : public Handle<weft_checkpoint_t, weft_checkpoint_destroy> {
   // The latest that is whole. Collective.
   weft_checkpoint_loaded_t Load(std::uint32_t flags = 0) const { return LoadWith(flags, 0); }
 
+  // From elsewhere, with other names or types, or a part. Collective.
+  weft_checkpoint_loaded_t Load(const weft_checkpoint_load_config_t& config) const {
+    return internal::Filled<weft_checkpoint_loaded_t>(weft_checkpoint_load, get(), &config);
+  }
+
   // That of a step. Collective.
   weft_checkpoint_loaded_t LoadStep(std::int64_t step, std::uint32_t flags = 0) const {
     return LoadWith(flags | WEFT_CHECKPOINT_STEP, step);
@@ -82,7 +87,7 @@ class Checkpoint : public Handle<weft_checkpoint_t, weft_checkpoint_destroy> {
     config.struct_size = sizeof(config);
     config.flags = flags;
     config.step = step;
-    return internal::Filled<weft_checkpoint_loaded_t>(weft_checkpoint_load, get(), &config);
+    return Load(config);
   }
 };
 

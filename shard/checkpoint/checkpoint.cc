@@ -207,12 +207,15 @@ absl::Status Checkpoint::LoadValues(const Manifest& manifest) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Checkpoint::Loaded> Checkpoint::Load(int64_t step, uint32_t kinds, bool whole) {
+absl::StatusOr<Checkpoint::Loaded> Checkpoint::Load(int64_t step, uint32_t kinds, bool whole,
+                                                    const LoadFrom& from) {
   const std::vector<NamedSource> sources = Sources();
-  LoadRequest request{.root = options_.directory,
+  LoadRequest request{.root = from.path.empty() ? options_.directory : from.path,
                       .step = step,
                       .kinds = kinds,
                       .whole = whole || kinds != WEFT_SHARD_STATE_VALUES,
+                      .others = !from.path.empty(),
+                      .rules = from.rules,
                       .timeout_ns = options_.timeout_ns};
   if (kinds != WEFT_SHARD_STATE_VALUES) {
     request.check = [this](const SavedCheckpoint& saved) {
@@ -222,16 +225,23 @@ absl::StatusOr<Checkpoint::Loaded> Checkpoint::Load(int64_t step, uint32_t kinds
   // It may still read what is to be written now. How it has ended is told of later.
   const absl::Status waited = saver_.WaitUntil(std::numeric_limits<int64_t>::max()).status();
   if (IsUnderWay(saver_)) return waited;
-  absl::StatusOr<SavedCheckpoint> saved = LoadCheckpoint(*group_, files_, sources, request);
+  LeftTensors left;
+  absl::StatusOr<SavedCheckpoint> saved = LoadCheckpoint(*group_, files_, sources, request, &left);
   WEFT_RETURN_IF_ERROR(saved.status());
   for (const NamedSource& named : sources)
     WEFT_RETURN_IF_ERROR(named.source->Written(kinds));
+  if (!from.path.empty()) {
+    // Values of another run are where this one begins, with steps of its own.
+    if (kinds != WEFT_SHARD_STATE_VALUES)
+      last_step_ = std::max(last_step_, saved->manifest().step);
+    return Loaded{saved->manifest().step, saved->path(), saved->manifest().ranks, std::move(left)};
+  }
   last_step_ = std::max(last_step_, saved->manifest().step);
   loaded_ = true;
   const std::string_view path = saved->path();
   whole_ = ParseDirectoryName(path.substr(path.rfind('/') + 1));
   if (keeper_ != nullptr && whole_) keeper_->KnowWhole(*whole_);
-  return Loaded{saved->manifest().step, saved->path(), saved->manifest().ranks};
+  return Loaded{saved->manifest().step, saved->path(), saved->manifest().ranks, std::move(left)};
 }
 
 }  // namespace weft

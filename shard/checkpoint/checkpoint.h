@@ -85,10 +85,19 @@ class Checkpoint {
     int64_t step = 0;
     std::string path;
     int ranks = 0;  // that it was saved by
+    LeftTensors left;
+  };
+
+  // What is loaded that this checkpoint has not saved, or not so.
+  struct LoadFrom {
+    std::string
+        path;  // of other checkpoints, of one, or of others' files; "": the directory of this one's
+    MatchRules rules;
   };
 
   // `step` -1: the latest. `whole`: no tensor of it may be left, also if `kinds` are values alone. Collective; see LoadCheckpoint().
-  absl::StatusOr<Loaded> Load(int64_t step, uint32_t kinds, bool whole = false);
+  absl::StatusOr<Loaded> Load(int64_t step, uint32_t kinds, bool whole = false,
+                              const LoadFrom& from = {});
 
  private:
   Checkpoint(std::shared_ptr<ProcessGroup> group, Files& files, CheckpointOptions options)

@@ -17,26 +17,37 @@
 #include "absl/status/statusor.h"
 #include "base/files.h"
 #include "comm/group/process_group.h"
+#include "shard/checkpoint/restore.h"
 #include "shard/checkpoint/saved_checkpoint.h"
 #include "shard/checkpoint/state_source.h"
 
 namespace weft {
 
 struct LoadRequest {
-  std::string root;    // the directory of all checkpoints
+  std::string root;    // the directory of all checkpoints, or of one
   int64_t step = -1;   // of the one that is wanted, the latest with it; -1: the latest
   uint32_t kinds = 0;  // bits of WEFT_SHARD_STATE_*
   bool whole = true;   // some rank must have each tensor of the checkpoint
+  // `root` may be for OpenTensorFiles(), too, which have values alone.
+  bool others = false;
+  MatchRules rules = {};
   int64_t timeout_ns = 0;
   // Called for each checkpoint that is tried, before anything is written; an error refuses it.
   std::function<absl::Status(const SavedCheckpoint& saved)> check = {};
 };
 
-// What was loaded is in the sources, on all ranks; its manifest is returned. NOT_FOUND of absl if there is none. CORRUPT if there are some,
+// Names of tensors.
+struct LeftTensors {
+  std::vector<std::string> unused;  // of the checkpoint, that no rank has taken
+  std::vector<std::string> kept;    // of this rank, that the checkpoint has not
+};
+
+// What was loaded is in the sources, on all ranks; its manifest is returned, and what has no part in it. NOT_FOUND of absl if there is none. CORRUPT if there are some,
 // and none is whole: then, as after any error that comes once a checkpoint fitted, the sources' state is of no use. INVALID_ARGUMENT, naming the first
 // tensor that differs, if it is of another model; nothing was written then.
 absl::StatusOr<SavedCheckpoint> LoadCheckpoint(ProcessGroup& group, Files& files,
                                                const std::vector<NamedSource>& sources,
-                                               const LoadRequest& request);
+                                               const LoadRequest& request,
+                                               LeftTensors* left = nullptr);
 
 }  // namespace weft

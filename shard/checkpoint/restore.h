@@ -8,6 +8,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -16,18 +19,32 @@
 
 namespace weft {
 
-// Whether the checkpoint has, of these `kinds` (bits), all that the sources have, with the same names, shapes and types; else
-// INVALID_ARGUMENT, naming the first tensor that differs. With numbers too, unless only values are asked for.
+// What may differ between a checkpoint and a program.
+struct MatchRules {
+  // By the names of the program's tensors, what the checkpoint calls them, if that is another name. Nothing: the tensor keeps what it has.
+  std::unordered_map<std::string, std::optional<std::string>> names;
+  bool partial = false;  // so does a tensor that the checkpoint has not
+  bool convert = false;  // values of one floating-point type become those of another
+};
+
+// Whether the checkpoint has, of these `kinds` (bits), all that the sources have, with the same names, shapes and types but for what `rules`
+// allow; else INVALID_ARGUMENT, naming the first tensor that differs. With numbers too, unless only values are asked for.
 absl::Status CheckFits(const SavedCheckpoint& saved, const std::vector<NamedSource>& sources,
-                       uint32_t kinds);
+                       uint32_t kinds, const MatchRules& rules = {});
 
 // Numbers first, then values, then the rest, as weft/shard_state.h has it. After an error the sources' state is of no use. *source_failed says
 // whether it is a source's, which could not be written, and not the checkpoint's.
 absl::Status Restore(const SavedCheckpoint& saved, const std::vector<NamedSource>& sources,
-                     uint32_t kinds, bool* source_failed = nullptr);
+                     uint32_t kinds, bool* source_failed = nullptr, const MatchRules& rules = {});
 
 // A bit per tensor of the manifest, in its order, as bytes: those that the sources have something of.
 std::vector<uint8_t> WantedTensors(const SavedCheckpoint& saved,
-                                   const std::vector<NamedSource>& sources);
+                                   const std::vector<NamedSource>& sources,
+                                   const MatchRules& rules = {});
+
+// The sources' tensors that keep what they have.
+std::vector<std::string> KeptTensors(const SavedCheckpoint& saved,
+                                     const std::vector<NamedSource>& sources,
+                                     const MatchRules& rules);
 
 }  // namespace weft

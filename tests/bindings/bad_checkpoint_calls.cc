@@ -51,6 +51,16 @@ weft_checkpoint_value_t Value() {
   return value;
 }
 
+// A load with that change of its config.
+weft_result_t LoadAs(Bench& b, void (*change)(weft_checkpoint_load_config_t*)) {
+  weft_checkpoint_load_config_t config = {};
+  config.struct_size = sizeof(config);
+  change(&config);
+  weft_checkpoint_loaded_t loaded = {};
+  loaded.struct_size = sizeof(loaded);
+  return weft_checkpoint_load(b.checkpoint, &config, &loaded);
+}
+
 void AddCreateFaults(std::vector<BadCall>* calls) {
   AddConfigFaults<weft_checkpoint_config_t>(
       kCreate, calls, [](Bench& b, const weft_checkpoint_config_t* config) {
@@ -232,9 +242,49 @@ void AddUseFaults(std::vector<BadCall>* calls) {
                       }});
   }
   calls->push_back(
-      {kLoad, "unknown_flags", WEFT_INVALID_ARGUMENT, "flags has unknown bits: 8", [](Bench& b) {
-         return Load(b.checkpoint, 8, 0);
+      {kLoad, "unknown_flags", WEFT_INVALID_ARGUMENT, "flags has unknown bits: 32", [](Bench& b) {
+         return Load(b.checkpoint, 32, 0);
        }});
+  for (const uint32_t flag : {WEFT_CHECKPOINT_PARTIAL, WEFT_CHECKPOINT_CONVERT}) {
+    calls->push_back({kLoad, "all_state_with_flag_" + std::to_string(flag), WEFT_INVALID_ARGUMENT,
+                      "without VALUES_ONLY", [flag](Bench& b) {
+                        return Load(b.checkpoint, flag, 0);
+                      }});
+  }
+  calls->push_back(
+      {kLoad, "an_empty_source", WEFT_INVALID_ARGUMENT, "source is empty", [](Bench& b) {
+         return LoadAs(b, [](weft_checkpoint_load_config_t* config) { config->source = ""; });
+       }});
+  calls->push_back(
+      {kLoad, "names_NULL", WEFT_INVALID_ARGUMENT, "names or saved_names is NULL", [](Bench& b) {
+         return LoadAs(b, [](weft_checkpoint_load_config_t* config) { config->name_count = 1; });
+       }});
+  calls->push_back({kLoad, "a_name_NULL", WEFT_INVALID_ARGUMENT, "names[1] is NULL", [](Bench& b) {
+                      static const char* const kNames[] = {"a", nullptr};
+                      return LoadAs(b, [](weft_checkpoint_load_config_t* config) {
+                        config->names = config->saved_names = kNames;
+                        config->flags = WEFT_CHECKPOINT_VALUES_ONLY;
+                        config->name_count = 2;
+                      });
+                    }});
+  calls->push_back(
+      {kLoad, "a_name_twice", WEFT_INVALID_ARGUMENT, "names has a twice", [](Bench& b) {
+         static const char* const kNames[] = {"a", "a"};
+         return LoadAs(b, [](weft_checkpoint_load_config_t* config) {
+           config->names = config->saved_names = kNames;
+           config->name_count = 2;
+         });
+       }});
+  calls->push_back({kLoad, "no_saved_name_with_all_state", WEFT_INVALID_ARGUMENT,
+                    "saved_names[0], for a, is NULL", [](Bench& b) {
+                      static const char* const kNames[] = {"a"};
+                      static const char* const kNone[] = {nullptr};
+                      return LoadAs(b, [](weft_checkpoint_load_config_t* config) {
+                        config->names = kNames;
+                        config->saved_names = kNone;
+                        config->name_count = 1;
+                      });
+                    }});
   calls->push_back({kLoad, "step_below_0", WEFT_INVALID_ARGUMENT, "step is -1", [](Bench& b) {
                       return Load(b.checkpoint, WEFT_CHECKPOINT_STEP, -1);
                     }});

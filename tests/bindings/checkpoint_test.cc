@@ -1,6 +1,8 @@
 // Checkpoints through checkpoint.h, in files of the system: saved by some ranks under one preset, loaded by others under another.
 #include <filesystem>
+#include <fstream>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -159,6 +161,100 @@ TEST_F(CheckpointInterface, AnotherModelIsRefusedWithBothShapes) {
         HasSubstr(
             "has tensor weight with shape [11, 7], and this model has it with shape [12, 7]"));
     EXPECT_EQ(weft_checkpoint_destroy(second), WEFT_SUCCESS);
+  });
+}
+
+// A file of others: a header, then bytes.
+void WriteTensors(const std::string& path, const std::string& header, const std::string& data) {
+  std::ofstream file(path, std::ios::binary);
+  const uint64_t length = header.size();
+  file.write(reinterpret_cast<const char*>(&length), sizeof(length));
+  file << header << data;
+}
+
+std::vector<std::string> Names(const char* const* names, size_t count) {
+  return {names, names + count};
+}
+
+TEST_F(CheckpointInterface, LoadsFilesOfOthersInPartWithOtherNamesAndTypes) {
+  ASSERT_TRUE(std::filesystem::create_directory(Directory()));
+  // b0 .. b76 as bfloat16, by their upper halves.
+  std::string halves;
+  for (int i = 0; i < 77; ++i) {
+    const auto value = static_cast<float>(i);
+    halves.append(reinterpret_cast<const char*>(&value) + 2, 2);
+  }
+  const std::string folder = folder_ + "/theirs";
+  ASSERT_TRUE(std::filesystem::create_directory(folder));
+  WriteTensors(folder + "/model-00001-of-00002.safetensors",
+               R"({"w":{"dtype":"BF16","shape":[11,7],"data_offsets":[0,154]}})", halves);
+  WriteTensors(folder + "/model-00002-of-00002.safetensors",
+               R"({"head":{"dtype":"C64","shape":[2],"data_offsets":[0,16]}})",
+               std::string(16, 'h'));
+  OnLocalRanks(3, [&](int, weft_group_t group) {
+    const CheckpointModel model(group, WEFT_SHARD_FULL_SHARD);
+    const weft_checkpoint_t checkpoint = CreateCheckpoint(group, Directory());
+    EXPECT_EQ(weft_checkpoint_add_context(checkpoint, nullptr, model.context), WEFT_SUCCESS);
+    int32_t more = 5;
+    weft_checkpoint_tensor_t tensor = {};
+    tensor.struct_size = sizeof(tensor);
+    tensor.name = "more";
+    tensor.dtype = WEFT_INT32;
+    tensor.count = 1;
+    tensor.data = &more;
+    EXPECT_EQ(weft_checkpoint_add_tensor(checkpoint, &tensor), WEFT_SUCCESS);
+    const char* const names[] = {"weight"};
+    const char* const saved_names[] = {"w"};
+    weft_checkpoint_load_config_t config = {};
+    config.struct_size = sizeof(config);
+    config.source = folder.c_str();
+    config.names = names;
+    config.saved_names = saved_names;
+    config.name_count = 1;
+    weft_checkpoint_loaded_t loaded = {};
+    loaded.struct_size = sizeof(loaded);
+    const auto refused = [&](uint32_t flags, const char* why) {
+      config.flags = flags;
+      EXPECT_EQ(weft_checkpoint_load(checkpoint, &config, &loaded), WEFT_INVALID_ARGUMENT);
+      EXPECT_THAT(weft_last_error(), HasSubstr(why));
+    };
+    refused(0, "has tensors' values alone");
+    refused(WEFT_CHECKPOINT_VALUES_ONLY, "has tensor weight as BF16");
+    refused(WEFT_CHECKPOINT_VALUES_ONLY | WEFT_CHECKPOINT_CONVERT, "has no tensor more");
+    refused(WEFT_CHECKPOINT_VALUES_ONLY | WEFT_CHECKPOINT_CONVERT | WEFT_CHECKPOINT_PARTIAL |
+                WEFT_CHECKPOINT_WHOLE,
+            "has tensor head, of shape [2], which this program has not");
+    config.flags = WEFT_CHECKPOINT_VALUES_ONLY | WEFT_CHECKPOINT_CONVERT | WEFT_CHECKPOINT_PARTIAL;
+    EXPECT_EQ(weft_checkpoint_load(checkpoint, &config, &loaded), WEFT_SUCCESS)
+        << weft_last_error();
+    EXPECT_EQ(loaded.found, 1);
+    EXPECT_EQ(loaded.ranks, 2);
+    EXPECT_EQ(loaded.path, folder);
+    EXPECT_THAT(Names(loaded.unused, loaded.unused_count), testing::ElementsAre("head"));
+    EXPECT_THAT(Names(loaded.kept, loaded.kept_count), testing::ElementsAre("more"));
+    const std::vector<float> values = model.Read();
+    for (size_t i = 0; i < values.size(); ++i)
+      EXPECT_EQ(values[i], static_cast<float>(i));
+    EXPECT_EQ(more, 5);
+    // The steps of this run are its own; and one checkpoint can be meant, whatever it is called.
+    EXPECT_EQ(Save(checkpoint, 1), WEFT_SUCCESS) << weft_last_error();
+    EXPECT_EQ(weft_barrier(group, nullptr, nullptr), WEFT_SUCCESS);
+    std::error_code ignored;
+    std::filesystem::copy(Directory() + "/step-00000001", folder_ + "/copied", ignored);
+    EXPECT_EQ(weft_barrier(group, nullptr, nullptr), WEFT_SUCCESS);
+    weft_checkpoint_load_config_t whole = {};
+    whole.struct_size = sizeof(whole);
+    const std::string copied = folder_ + "/copied";
+    whole.source = copied.c_str();
+    EXPECT_EQ(weft_checkpoint_load(checkpoint, &whole, &loaded), WEFT_SUCCESS) << weft_last_error();
+    EXPECT_EQ(loaded.step, 1);
+    EXPECT_EQ(loaded.path, copied);
+    EXPECT_EQ(loaded.unused_count + loaded.kept_count, 0u);
+    const std::string none = folder_ + "/none";
+    whole.source = none.c_str();
+    EXPECT_EQ(weft_checkpoint_load(checkpoint, &whole, &loaded), WEFT_SUCCESS);
+    EXPECT_EQ(loaded.found, 0);
+    EXPECT_EQ(weft_checkpoint_destroy(checkpoint), WEFT_SUCCESS);
   });
 }
 

@@ -1,6 +1,7 @@
 """weft.checkpoint: going on at another number of ranks and under another preset, values and tensors of the program's, and what goes wrong."""
 import array
 import gc
+import json
 import pathlib
 import tempfile
 import threading
@@ -79,7 +80,7 @@ class Resuming(CheckpointTest):
                 whole[:] = slice_[0] = 9
                 loaded = checkpoint.load()
                 self.assertEqual(([[0, 1, 2], [3, 4, 5]], [world.rank] * 3), (whole.tolist(), list(slice_)))
-                self.assertEqual((2, 2, str(self.folder / "step-00000002")), loaded)
+                self.assertEqual((2, 2, str(self.folder / "step-00000002"), (), ()), loaded)
                 return mine
 
         for other in (None, "a second run"):
@@ -98,6 +99,49 @@ class Resuming(CheckpointTest):
             self.assertEqual(2, checkpoint.load(values_only=True, whole=True).step)
             self.assertEqual(1, checkpoint.load(1, values_only=True).step)
             self.assertIsNone(checkpoint.load(7, values_only=True))
+
+    def write_tensors(self, path, tensors):
+        """{name: (dtype, array)}, as other programs do."""
+        header, data = {}, b""
+        for name, (dtype, values) in tensors.items():
+            header[name] = {"dtype": dtype, "shape": list(values.shape), "data_offsets": [len(data), len(data) + values.nbytes]}
+            data += values.tobytes()
+        text = json.dumps(header).encode()
+        path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+
+    def test_files_of_others(self):
+        draw = self.numpy.random.default_rng(3)
+        theirs = {name: draw.standard_normal(shape).astype("float16") for name, shape in zip(self.model.NAMES, self.model.SHAPES)}
+        self.folder.mkdir()
+        folder = self.folder.with_name("theirs")
+        folder.mkdir()
+        there = {"up.weight": "encoder.weight", "down.bias": None}
+        self.write_tensors(folder / "model-00001-of-00002.safetensors", {"encoder.weight": ("F16", theirs["up.weight"]), "up.bias": ("F16", theirs["up.bias"])})
+        self.write_tensors(folder / "model-00002-of-00002.safetensors", {"down.bias": ("F16", theirs["down.bias"][:2]), "down.weight": ("F16", theirs["down.weight"])})
+
+        def run(world, policy, offloaded):
+            more = {"offload": self.shard.Offload(self.folder.parent, 1 << 20, params=True)} if offloaded else {}
+            model = self.model.Perceptron(self.shard, world, policy, _ADAMW, **more)
+            with model.context, self.checkpoint.Checkpoint(world, self.folder) as checkpoint:
+                checkpoint.add_context(model.context)
+                before = model.values()
+                self.refused("INVALID_ARGUMENT", "values alone", checkpoint.load, source=folder)
+                self.refused("INVALID_ARGUMENT", "as F16", checkpoint.load, source=folder, values_only=True, names=there)
+                self.refused("INVALID_ARGUMENT", "shape", checkpoint.load, source=folder, values_only=True, convert=True, partial=True)
+                loaded = checkpoint.load(source=folder, values_only=True, convert=True, names=there)
+                self.assertEqual((0, 2, str(folder), ("down.bias",), ("down.bias",)), loaded)
+                expected = {name: values.astype("float32") for name, values in theirs.items()} | {"down.bias": before["down.bias"]}
+                self.assertEqual(self.model.bits(expected), self.model.bits(model.values()))
+                model.train(1)
+                checkpoint.save(1)
+                return self.model.bits(model.values())
+
+        first = None
+        for size, policy, offloaded in ((1, "no_shard", False), (2, "full_shard", False), (3, "zero1", False), (2, "full_shard", True)):
+            results = self.model.on_ranks(self.local(size), lambda world: run(world, policy, offloaded))
+            self.assertEqual([results[0]] * size, results)
+            first = first if size != 2 else (first or results[0])
+            self.assertTrue(size != 2 or first == results[0])
 
     def test_offloaded_state(self):
         whole = self.run_of(2, "full_shard", 0, 4)[1]

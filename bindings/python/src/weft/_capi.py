@@ -306,6 +306,8 @@ class weft_checkpoint_save_config_t(Structure):
 WEFT_CHECKPOINT_VALUES_ONLY = 1
 WEFT_CHECKPOINT_STEP = 2
 WEFT_CHECKPOINT_WHOLE = 4
+WEFT_CHECKPOINT_PARTIAL = 8
+WEFT_CHECKPOINT_CONVERT = 16
 
 
 class weft_checkpoint_load_config_t(Structure):
@@ -313,6 +315,10 @@ class weft_checkpoint_load_config_t(Structure):
         ("struct_size", c_size_t),
         ("flags", c_uint32),
         ("step", c_int64),
+        ("source", c_char_p),
+        ("names", c_void_p),
+        ("saved_names", c_void_p),
+        ("name_count", c_size_t),
     ]
 
 
@@ -323,6 +329,10 @@ class weft_checkpoint_loaded_t(Structure):
         ("ranks", c_int),
         ("step", c_int64),
         ("path", c_char_p),
+        ("unused", c_void_p),
+        ("unused_count", c_size_t),
+        ("kept", c_void_p),
+        ("kept_count", c_size_t),
     ]
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -37,8 +37,10 @@ class Loaded(NamedTuple):
     """What was loaded."""
 
     step: int
-    ranks: int  # that it was saved by
+    ranks: int  # that it was saved by; of others' files: how many they are
     path: str
+    unused: tuple[str, ...] = ()  # tensors of the checkpoint that no rank has taken
+    kept: tuple[str, ...] = ()  # tensors of this rank that were not loaded, and keep their values
 
 
 class Checkpoint:
@@ -160,14 +162,35 @@ class Checkpoint:
 
     # ---- loading ----
 
-    def load(self, step: int | None = None, *, values_only: bool = False, whole: bool = False) -> Loaded | None:
+    def load(self, step: int | None = None, *, source: str | os.PathLike[str] | None = None, values_only: bool = False, whole: bool = False,
+             partial: bool = False, convert: bool = False, names: Mapping[str, str | None] | None = None) -> Loaded | None:
         """Loads the latest checkpoint that is whole, or that of `step`, into everything that was added, between steps or after finalize. None if there is
-        none. values_only: params alone; with whole, too, all tensors of the checkpoint must have been added. Collective."""
-        flags = ((_capi.WEFT_CHECKPOINT_VALUES_ONLY if values_only else 0) | (_capi.WEFT_CHECKPOINT_WHOLE if whole else 0)
-                 | (0 if step is None else _capi.WEFT_CHECKPOINT_STEP))
-        config = filled(_capi.weft_checkpoint_load_config_t, flags=flags, step=0 if step is None else step)
+        none. values_only: params alone; with whole, too, all tensors of the checkpoint must have been added. Collective.
+
+        source: where else than in the checkpoint's directory: another directory of checkpoints, that of one, or, with values_only, what other programs
+        write: a .safetensors file, a model.safetensors.index.json, or a folder of such files. names: what the checkpoint calls tensors that are called
+        otherwise here, {here: there}. With values_only also partial: what the checkpoint has not keeps its values; convert: floating-point values become
+        those of the type here; and names of None: not loaded. Loaded.unused and Loaded.kept say what was left out."""
+        flags = sum(flag for wanted, flag in ((values_only, _capi.WEFT_CHECKPOINT_VALUES_ONLY), (whole, _capi.WEFT_CHECKPOINT_WHOLE),
+                                              (step is not None, _capi.WEFT_CHECKPOINT_STEP), (partial, _capi.WEFT_CHECKPOINT_PARTIAL),
+                                              (convert, _capi.WEFT_CHECKPOINT_CONVERT)) if wanted)
+        config = filled(_capi.weft_checkpoint_load_config_t, flags=flags, step=0 if step is None else step,
+                        source=None if source is None else os.fsencode(source))
+        pairs = list((names or {}).items())
+        here = (ctypes.c_char_p * len(pairs))(*(utf8(name, "names") for name, _ in pairs))
+        there = (ctypes.c_char_p * len(pairs))(*(None if name is None else utf8(name, "names") for _, name in pairs))
+        config.names, config.saved_names, config.name_count = ctypes.addressof(here), ctypes.addressof(there), len(pairs)
         loaded: _capi.weft_checkpoint_loaded_t = sized(_capi.weft_checkpoint_loaded_t)
         held = [context._handle for context in self._contexts]
         in_turn(self._handle, library.weft_checkpoint_load, ctypes.byref(config), ctypes.byref(loaded))
-        del held
-        return Loaded(loaded.step, loaded.ranks, os.fsdecode(loaded.path)) if loaded.found else None
+        del held, here, there
+        if not loaded.found:
+            return None
+        return Loaded(loaded.step, loaded.ranks, os.fsdecode(loaded.path), _texts(loaded.unused, loaded.unused_count),
+                      _texts(loaded.kept, loaded.kept_count))
+
+
+def _texts(address: int | None, count: int) -> tuple[str, ...]:
+    if not address:
+        return ()
+    return tuple(text.decode() for text in (ctypes.c_char_p * count).from_address(address))
