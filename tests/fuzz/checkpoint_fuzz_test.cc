@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "gtest/gtest.h"
 #include "tests/fuzz/checkpoint_case.h"
+#include "tests/fuzz/import_case.h"
 
 namespace weft::test::checkpoint_fuzz_test {
 namespace {
@@ -79,6 +80,29 @@ TEST(CheckpointFuzz, EntriesShorterThanTheirNamesAreRefused) {
   EXPECT_TRUE(outcome.opened);
   EXPECT_EQ(outcome.wrong, "");
   EXPECT_FALSE(outcome.restored);
+}
+
+TEST(ImportFuzz, WhateverOthersFilesSayIsImportedOrRefused) {
+  constexpr int kInputs = 1000;
+  const uint64_t seed = std::random_device()();
+  SCOPED_TRACE(StrCat("seed ", seed));
+  std::mt19937_64 random(seed);
+  const ImportCase model;
+  const std::vector<std::string> seeds = model.Seeds();
+  for (const std::string& input : seeds) {
+    const ImportOutcome outcome = model.Try(input);
+    EXPECT_EQ(outcome.wrong, "");
+    EXPECT_TRUE(outcome.imported);
+  }
+  int imported = 0;
+  for (int i = 0; i < kInputs; ++i) {
+    const std::string input = CheckpointCase::Mutate(seeds[random() % seeds.size()], random);
+    const ImportOutcome outcome = model.Try(input);
+    ASSERT_EQ(outcome.wrong, "") << "input " << i << ": " << input;
+    imported += outcome.imported ? 1 : 0;
+  }
+  EXPECT_GT(imported, kInputs / 50);
+  EXPECT_LT(imported, kInputs * 9 / 10);
 }
 
 }  // namespace
