@@ -50,6 +50,11 @@ std::string WhyNotWritable(const std::string& directory) {
 
 }  // namespace
 
+bool HasManifest(const std::string& directory) {
+  std::error_code ignored;
+  return std::filesystem::exists(directory + "/manifest.json", ignored);
+}
+
 Checkpoints::Checkpoints(weft_group_t group, const Trainer& trainer, const std::string& directory,
                          size_t keep, const ResolvedConfig& config,
                          const std::vector<std::string>& changed)
@@ -162,10 +167,8 @@ std::string Checkpoints::ReadRun(const std::string& text) {
   return "";
 }
 
-weft_checkpoint_loaded_t Checkpoints::Load(uint32_t flags, const char* attempt) {
-  weft_checkpoint_load_config_t config = {};
-  config.struct_size = sizeof config;
-  config.flags = flags;
+weft_checkpoint_loaded_t Checkpoints::Load(const weft_checkpoint_load_config_t& config,
+                                           const char* attempt) {
   weft_checkpoint_loaded_t loaded = {};
   loaded.struct_size = sizeof loaded;
   const weft_result_t result = weft_checkpoint_load(checkpoint_, &config, &loaded);
@@ -177,11 +180,19 @@ weft_checkpoint_loaded_t Checkpoints::Load(uint32_t flags, const char* attempt) 
   return loaded;
 }
 
-std::optional<InitialValues> Checkpoints::TakeValues() {
-  const weft_checkpoint_loaded_t loaded = Load(WEFT_CHECKPOINT_VALUES_ONLY | WEFT_CHECKPOINT_WHOLE,
-                                               "cannot begin with the checkpoint's values");
+std::optional<InitialValues> Checkpoints::TakeValues(const std::string& source, bool partial) {
+  weft_checkpoint_load_config_t config = {};
+  config.struct_size = sizeof config;
+  // A model of another program may be of fewer bits than this one's float32.
+  config.flags = WEFT_CHECKPOINT_VALUES_ONLY | WEFT_CHECKPOINT_CONVERT |
+                 (partial ? WEFT_CHECKPOINT_PARTIAL : WEFT_CHECKPOINT_WHOLE);
+  config.source = source.c_str();
+  const weft_checkpoint_loaded_t loaded = Load(config, "cannot begin with the checkpoint's values");
   if (loaded.found == 0) return std::nullopt;
-  return InitialValues{loaded.path, loaded.ranks};
+  InitialValues values = {loaded.path, HasManifest(loaded.path) ? loaded.ranks : 0, {}, {}};
+  values.unused.assign(loaded.unused, loaded.unused + loaded.unused_count);
+  values.kept.assign(loaded.kept, loaded.kept + loaded.kept_count);
+  return values;
 }
 
 void Checkpoints::CheckWritable() const {
@@ -195,8 +206,12 @@ void Checkpoints::CheckWritable() const {
   });
 }
 
-std::optional<Resumed> Checkpoints::Resume() {
-  const weft_checkpoint_loaded_t loaded = Load(0, "cannot go on from the checkpoint");
+std::optional<Resumed> Checkpoints::Resume(std::optional<int64_t> step) {
+  weft_checkpoint_load_config_t config = {};
+  config.struct_size = sizeof config;
+  config.flags = step ? WEFT_CHECKPOINT_STEP : 0;
+  config.step = step.value_or(0);
+  const weft_checkpoint_loaded_t loaded = Load(config, "cannot go on from the checkpoint");
   if (loaded.found == 0) return std::nullopt;
   last_saved_ = record_.step;
   return Resumed{record_, place_, loaded.path, loaded.ranks, differences_};

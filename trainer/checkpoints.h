@@ -41,11 +41,16 @@ struct Resumed {
   std::string differences;
 };
 
-// The checkpoint whose values a run begins with.
+// The checkpoint, or the files of another program, whose values a run begins with.
 struct InitialValues {
   std::string path;
-  int ranks = 0;  // that saved it
+  int ranks = 0;                    // that saved it; 0: it is of another program
+  std::vector<std::string> unused;  // tensors that the model has not
+  std::vector<std::string> kept;    // the model's that it has not
 };
+
+// Whether a directory is a checkpoint, and not one of several.
+bool HasManifest(const std::string& directory);
 
 class Checkpoints {
  public:
@@ -57,10 +62,11 @@ class Checkpoints {
   Checkpoints(const Checkpoints&) = delete;
   Checkpoints& operator=(const Checkpoints&) = delete;
 
-  // Loads the latest checkpoint there is; nothing if there is none. Collective.
-  std::optional<Resumed> Resume();
-  // Loads the values of its params alone, whoever has written them, all of them. Collective.
-  std::optional<InitialValues> TakeValues();
+  // Loads the latest checkpoint there is, or that of a step; nothing if there is none. Collective.
+  std::optional<Resumed> Resume(std::optional<int64_t> step = std::nullopt);
+  // Loads the values of params alone, whoever has written them, from what weft_checkpoint_load_config_t has as its source: all of them, or with
+  // `partial` those that are on both sides. Nothing if there are none. Collective.
+  std::optional<InitialValues> TakeValues(const std::string& source, bool partial);
   // That rank 0 may write here, or make the directory. Collective.
   void CheckWritable() const;
   // The state after a step. A save that fails is told of by weft's warning, and training goes on. Steps that were saved are passed over.
@@ -78,7 +84,7 @@ class Checkpoints {
   // Compares the options of a checkpoint, values by key, with this run's: what refuses it, in words.
   std::string CompareOptions(const std::map<std::string, std::string>& saved);
   // As weft_checkpoint_load; `attempt` begins the sentence of a BadInput.
-  weft_checkpoint_loaded_t Load(uint32_t flags, const char* attempt);
+  weft_checkpoint_loaded_t Load(const weft_checkpoint_load_config_t& config, const char* attempt);
 
   const weft_group_t group_;
   const std::string directory_;

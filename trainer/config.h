@@ -77,12 +77,14 @@ struct ProgramConfig {
   std::string name;             // empty: made from the time
   size_t checkpoint_every = 0;  // steps; 0: never
   size_t keep = 3;              // checkpoints
-  // "none"; "auto": the latest of this run; else a run's directory, or one of checkpoints. Empty: "auto" if this is a restart.
+  // "none"; "auto": the latest of this run; a step of this run; else a run's directory, that of its checkpoints, or of one. Empty: "auto" if this is a
+  // restart.
   std::string resume;
   std::vector<std::string>
       changed;  // keys of options (options.h) that may differ from the checkpoint's
-  std::string
-      init;  // a run's directory, or one of checkpoints, whose values a new run begins with; empty: its own
+  // A run's directory, that of its checkpoints, or of one, or another program's files, whose values a new run begins with; empty: its own.
+  std::string init;
+  bool init_partial = false;  // of these, those that the model has
   // What the launcher says.
   size_t restarts = 0;
   std::string job;

@@ -302,13 +302,18 @@ void ListRunning(Sink& sink, ProgramConfig& config) {
              config.checkpoint_every, 0, kStepsMax);
   sink.Count({"keep", kRanks, "checkpoints that are kept"}, config.keep, 1, kStepsMax);
   sink.Text({"resume", kStart,
-             "what to go on from: auto, the latest checkpoint of this run if there is one; a run's "
-             "directory; none. Default: none, and auto when weftrun starts the job again"},
+             "what to go on from: auto, the latest checkpoint of this run if there is one; a step of "
+             "this run; the directory of a run or of a checkpoint; none. Default: none, and auto when "
+             "weftrun starts the job again"},
             config.resume);
   sink.Text({"init", kStart,
-             "a run's directory, or one of checkpoints: a new run begins with the weights of the "
-             "latest in it"},
+             "what a new run begins with the weights of: the directory of a run, whose latest "
+             "checkpoint is meant, or of a checkpoint; a .safetensors file, the index of several, or "
+             "their folder"},
             config.init);
+  sink.Flag({"init-partial", kStart,
+             "take what both have, and list the rest, which begins as without --init"},
+            config.init_partial, "--init");
   sink.Keys({"changed", kStart,
              "go on from a checkpoint though these differ from its run's: heads, seed, text"},
             config.changed);

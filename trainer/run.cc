@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "weft/collective.h"
 #include "weft/error.h"
@@ -90,11 +92,12 @@ std::string NameOfJob(const std::string& run_dir, const std::string& job) {
   return "";
 }
 
-// The steps that another run has made are shown as this one's.
+// The steps that another run has made are shown as this one's. `checkpoints`: the directory of one, or of several.
 void TakeMetricsAlong(const std::string& checkpoints, const std::string& directory) {
   MakeRunDirectory(directory);
-  const std::filesystem::path from =
-      std::filesystem::path(checkpoints).parent_path() / "metrics.jsonl";
+  const std::filesystem::path path(checkpoints);
+  const std::filesystem::path of_all = HasManifest(checkpoints) ? path.parent_path() : path;
+  const std::filesystem::path from = of_all.parent_path() / "metrics.jsonl";
   const std::filesystem::path to = std::filesystem::path(directory) / "metrics.jsonl";
   std::error_code error;
   if (!std::filesystem::exists(from, error) || std::filesystem::exists(to, error)) return;
@@ -118,7 +121,12 @@ bool IsSamePath(const std::string& a, const std::string& b) {
          NormalPath(std::filesystem::absolute(b, ignored));
 }
 
-// Of a run's directory; or it is one of checkpoints itself.
+// "" of none.
+std::string TensorsLine(const char* what, const std::vector<std::string>& names) {
+  return names.empty() ? "" : fmt::format("       {}: {}\n", what, fmt::join(names, ", "));
+}
+
+// Of a run's directory; or it is one of checkpoints itself, or a checkpoint, or a file.
 std::string CheckpointsIn(const std::string& directory) {
   std::error_code ignored;
   const std::string outside = NormalPath(directory);
@@ -247,9 +255,19 @@ std::string Run::ResumeFrom() const {
   std::string from = config_.resume;
   if (from.empty()) from = config_.restarts > 0 && config_.checkpoint_every > 0 ? "auto" : "none";
   if (from == "none") return "";
-  if (from == "auto") return OwnCheckpoints();
+  if (from == "auto" || ResumeStep()) return OwnCheckpoints();
   from = CheckpointsIn(from);
   return IsSamePath(from, OwnCheckpoints()) ? OwnCheckpoints() : from;
+}
+
+std::optional<int64_t> Run::ResumeStep() const {
+  const std::string& text = config_.resume;
+  std::error_code ignored;
+  if (text.empty() || std::filesystem::exists(text, ignored)) return std::nullopt;
+  int64_t step = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), step);
+  if (error != std::errc() || end != text.data() + text.size() || step < 0) return std::nullopt;
+  return step;
 }
 
 std::unique_ptr<Checkpoints> Run::MakeCheckpoints(const Trainer& trainer,
@@ -273,7 +291,13 @@ std::optional<Resumed> Run::Resume(const Trainer& trainer) {
   if (config_.checkpoint_every == 0 && from != own) return resumed;
   checkpoints_ = MakeCheckpoints(trainer, own);
   if (config_.checkpoint_every > 0) checkpoints_->CheckWritable();
-  if (from == own) resumed = checkpoints_->Resume();
+  if (from == own) resumed = checkpoints_->Resume(ResumeStep());
+  if (ResumeStep() && !resumed) {
+    throw BadInput(
+        fmt::format("--resume {}: there is no checkpoint of that step in {}; weftctl "
+                    "checkpoint list {} shows those that there are",
+                    config_.resume, own, own));
+  }
   check_found();
   if (config_.checkpoint_every == 0) checkpoints_.reset();
   return resumed;
@@ -282,11 +306,14 @@ std::optional<Resumed> Run::Resume(const Trainer& trainer) {
 std::optional<InitialValues> Run::TakeValues(const Trainer& trainer) const {
   if (config_.init.empty()) return std::nullopt;
   const std::string from = CheckpointsIn(config_.init);
-  std::optional<InitialValues> values = MakeCheckpoints(trainer, from)->TakeValues();
+  std::unique_ptr<Checkpoints> made;
+  if (checkpoints_ == nullptr) made = MakeCheckpoints(trainer, OwnCheckpoints());
+  Checkpoints& checkpoints = made ? *made : *checkpoints_;
+  std::optional<InitialValues> values = checkpoints.TakeValues(from, config_.init_partial);
   if (values) return values;
   throw BadInput("--init " + config_.init +
-                 ": there is no checkpoint there; give the directory of a run that has saved, or "
-                 "make one of a safetensors file by weftctl checkpoint import FILE DIR");
+                 ": there is no checkpoint there; give the directory of a run that has saved, that "
+                 "of a checkpoint, or a .safetensors file or a folder of them");
 }
 
 void Run::Begin() {
@@ -298,6 +325,8 @@ void Run::Begin() {
   std::unique_ptr<Trainer> trainer = MakeTrainer(plan);
   const RankReports kept = trainer->parallel().Report();
   const std::optional<Resumed> resumed = Resume(*trainer);
+  // What a checkpoint may lack begins as it would without.
+  if (!resumed && config_.init_partial) trainer->Begin();
   const std::optional<InitialValues> values = resumed ? std::nullopt : TakeValues(*trainer);
   if (resumed) facts_.reported = resumed->last.step;
   facts_.training_start = std::chrono::steady_clock::now();
@@ -347,8 +376,11 @@ void Run::Introduce(const RankReports& kept, const Resumed* resumed, const Initi
   CountOrder3();
   report_->Print("\n");
   if (values != nullptr) {
-    report_->Print(fmt::format("{} ranks begin with the weights of {}, which {} ranks have saved\n",
-                               size_, values->path, values->ranks));
+    report_->Print(fmt::format(
+        "{} ranks begin with the weights of {}{}\n{}{}", size_, values->path,
+        values->ranks == 0 ? "" : fmt::format(", which {} ranks have saved", values->ranks),
+        TensorsLine("not taken, as this model has none of that name", values->unused),
+        TensorsLine("not in it, and as in a run without --init", values->kept)));
   }
   if (resumed != nullptr) SayResumed(*resumed);
   report_->CheckWritten();  // before the work is done, and not after it

@@ -54,8 +54,10 @@ class Run {
   // On rank 0: the text and the plan, before memory is taken for it.
   void PrintPlan(const RunPlan& plan) const;
   std::unique_ptr<Trainer> MakeTrainer(const RunPlan& plan) const;
-  // From which directory of checkpoints the run goes on; "": from none.
+  // From which directory of checkpoints, or from which checkpoint, the run goes on; "": from none.
   std::string ResumeFrom() const;
+  // The step of --resume, if it is one.
+  std::optional<int64_t> ResumeStep() const;
   std::string OwnCheckpoints() const;
   ResolvedConfig Resolved() const;
   std::unique_ptr<Checkpoints> MakeCheckpoints(const Trainer& trainer,

@@ -72,10 +72,14 @@ class CheckpointBadInputTest(unittest.TestCase):
     def train(cls, *arguments, before=()):
         """Later arguments take the place of the standard ones."""
         options = {"--data": "text", **_MODEL}
+        flags = []
         words = iter(map(str, arguments))
         for word in words:
-            options[word] = next(words)
-        command = [*before, weft_train, *(str(word) for pair in options.items() for word in pair)]
+            if word == "--init-partial":
+                flags.append(word)
+            else:
+                options[word] = next(words)
+        command = [*before, weft_train, *flags, *(str(word) for pair in options.items() for word in pair)]
         return subprocess.run(command, cwd=cls.root, env=dict(os.environ, WEFT_TUNE="static"), capture_output=True, text=True,
                               timeout=_DEADLINE_S)
 
@@ -163,7 +167,7 @@ class CheckpointBadInputTest(unittest.TestCase):
         shutil.rmtree(self.checkpoints)
         self.refuse("--resume runs/good/no: there is no checkpoint there", "give the directory of a run that has saved",
                     "--name", "new", "--resume", "runs/good/no")
-        self.refuse(f"--init runs/{self.name}: there is no checkpoint there", "weftctl checkpoint import FILE DIR",
+        self.refuse(f"--init runs/{self.name}: there is no checkpoint there", "or a .safetensors file or a folder of them",
                     "--name", "new", "--init", f"runs/{self.name}")
         self.refuse_control("there is no checkpoint in nowhere", ".", "show", "nowhere")
 
@@ -214,12 +218,27 @@ class CheckpointBadInputTest(unittest.TestCase):
         data = (self.root / f"{self.name}.safetensors").read_bytes()
         (length,) = struct.unpack("<Q", data[:8])
         header = json.loads(data[8:8 + length])
-        tensors = {name: ("F16", entry["shape"], (entry["data_offsets"][1] - entry["data_offsets"][0]) // 2)
-                   for name, entry in header.items() if name != "__metadata__"}
-        write_safetensors(self.root / "half.safetensors", tensors)
-        self.assertEqual(0, self.control("import", "half.safetensors", f"half-{self.name}").returncode)
-        self.refuse("has tensor wte as F16, and this model has it as F32", "use the types that it was saved with",
-                    "--name", "new", "--init", f"half-{self.name}")
+        def write(file, dtype, divisor):
+            write_safetensors(self.root / file, {name: (dtype, entry["shape"], (entry["data_offsets"][1] - entry["data_offsets"][0]) // divisor)
+                                                 for name, entry in header.items() if name != "__metadata__"})
+
+        write("integers.safetensors", "I32", 1)
+        self.assertEqual(0, self.control("import", "integers.safetensors", f"integers-{self.name}").returncode)
+        for init in (f"integers-{self.name}", "integers.safetensors"):
+            self.refuse("has tensor wte as I32, and this model has it as F32", "use the types that it was saved with", "--name", "new", "--init", init)
+        # Floating-point numbers of any type are numbers of this one.
+        write("half.safetensors", "F16", 2)
+        done = self.train("--name", "half", "--init", "half.safetensors")
+        self.assertEqual(0, done.returncode, done.stderr)
+
+    def test_files_of_others_that_are_none(self):
+        (self.root / "bad.safetensors").write_bytes(b"no header at all")
+        (self.root / "empty").mkdir(exist_ok=True)
+        self.refuse("bad.safetensors cannot be read as safetensors", ".", "--name", "new", "--init", "bad.safetensors")
+        self.refuse("--init empty: there is no checkpoint there", "or a .safetensors file", "--name", "new", "--init", "empty")
+        self.refuse("--init 20: there is no checkpoint there", ".", "--name", "new", "--init", 20)
+        self.refuse("--init-partial", "--init", "--init-partial")
+        self.assertFalse((self.root / "runs" / "new").exists())
 
     def test_more_elements_than_there_can_be(self):
         self.only_latest()

@@ -316,6 +316,36 @@ class CheckpointProgramTest(unittest.TestCase):
         printed = self.run_it("by-file", "--init", "imported", "--seed", "7", "--strategy", "zero1", steps=20, model=_FLOAT32)
         self.assertIn("begin with the weights of imported/step-00000000, which 1 ranks have saved", printed)
         self.assertEqual(self.figures("new"), self.figures("by-file"))
+        # So has the file itself, or several of it, or one of the run's checkpoints.
+        subprocess.run([weftctl, "checkpoint", "export", self.weights("old"), "--to", "shards", "--shard-size", "5KB"], cwd=self.directory, check=True,
+                       stdout=subprocess.DEVNULL, timeout=_DEADLINE_S)
+        for name, init, who in (("file", "old.safetensors", ""), ("folder", "shards", ""), ("index", "shards/model.safetensors.index.json", ""),
+                                ("step", "runs/old/checkpoints/step-00000020", ", which 3 ranks have saved")):
+            printed = self.run_it(f"by-{name}", "--init", init, "--seed", "7", steps=1, model=_FLOAT32)
+            self.assertIn(f"begin with the weights of {init}{who}\n", printed)
+            self.assertEqual(self.figures("new")[0]["loss"], self.figures(f"by-{name}")[0]["loss"])
+        # A part of it: a model of another number of layers.
+        printed = self.run_it("more", "--init", "old.safetensors", "--init-partial", "--layers", "3", steps=1, model=_FLOAT32)
+        self.assertRegex(printed, r"not in it, and as in a run without --init: block\.2\.ln1\.weight, .*block\.2\.")
+        self.assertNotIn("not taken", printed)
+        printed = self.run_it("less", "--init", "old.safetensors", "--init-partial", "--layers", "1", steps=1, model=_FLOAT32)
+        self.assertRegex(printed, r"not taken, as this model has none of that name: block\.1\.")
+        self.assertNotIn("not in it", printed)
+
+    def test_goes_on_from_a_step_or_a_checkpoint(self):
+        self.run_it("old", steps=40)
+        whole = self.figures("old")
+        # Metrics come along, also if the path ends with a slash.
+        for name, resume in (("path", "runs/old/checkpoints/step-00000020"), ("slash", "runs/old/checkpoints/step-00000020/")):
+            printed = self.run_it(name, "--resume", resume, steps=40)
+            self.assertIn("3 ranks go on after step 20, from runs/old/checkpoints/step-00000020, which 3 ranks have saved", printed)
+            self.assertEqual(whole, self.figures(name))
+        printed = self.run_it("old", "--resume", "20", steps=40)
+        self.assertIn("3 ranks go on after step 20, from runs/old/checkpoints/step-00000020,", printed)
+        self.assertEqual(whole, self.figures("old"))
+        self.assertEqual("step-00000040.r1", self.checkpoints("old")[-1])
+        printed = self.run_it("old", "--resume", "27", steps=40, code=2)
+        self.assertIn("--resume 27: there is no checkpoint of that step in runs/old/checkpoints; weftctl checkpoint list", printed)
 
     def test_a_run_that_is_started_again_goes_on_instead_of_beginning_again(self):
         self.run_it("old", steps=20)
