@@ -9,6 +9,7 @@
 #include <fmt/core.h>
 
 #include "weft/group.h"
+#include "weft/interrupt.h"
 
 #include "trainer/failure.h"
 #include "trainer/options.h"
@@ -27,14 +28,22 @@ void EndAll(weft_group_t group, const std::exception& error) {
   weft_group_abort(group, error.what());
 }
 
+// A rank that was asked to end before it could note that has died, and is waited for in vain by those that could: they give up.
+weft_result_t Join(weft_group_t* group) {
+  constexpr int64_t kLookEveryNs = 100'000'000;
+  weft_set_interrupt(AskedLongAgo, nullptr, kLookEveryNs);
+  const weft_result_t joined = weft_group_create_from_env(nullptr, group);
+  weft_set_interrupt(nullptr, nullptr, 0);
+  return joined;
+}
+
 // Runs with a group made from the launcher's environment; returns the exit code.
 int RunInGroup(const ProgramConfig& config, const std::string& bad_options) {
   weft_group_t group = nullptr;
-  if (bad_options.empty()) {
-    Check(weft_group_create_from_env(nullptr, &group), "joining the other ranks");
-  } else if (weft_group_create_from_env(nullptr, &group) != WEFT_SUCCESS) {
-    group = nullptr;
-  }
+  const weft_result_t joined = Join(&group);
+  const int stop_code = StopCode(PendingRequests());
+  if (joined != WEFT_SUCCESS && stop_code != 0) return stop_code;  // nothing has begun
+  if (bad_options.empty()) Check(joined, "joining the other ranks");
   int rank = 0;
   if (group != nullptr) weft_group_rank(group, &rank);
   int code = 0;

@@ -23,6 +23,14 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 std::atomic<uint64_t> requested{0};
+std::atomic<Clock::rep> first_stop{0};  // when; 0: not yet
+
+// Since the first request to end; none if nobody has asked.
+std::chrono::nanoseconds SinceFirstStop() {
+  const Clock::rep first = first_stop.load(std::memory_order_relaxed);
+  if (first == 0) return {};
+  return Clock::now().time_since_epoch() - Clock::duration(first);
+}
 
 uint64_t RequestOf(int signal) {
   switch (signal) {
@@ -53,17 +61,15 @@ pid_t LauncherPid() {
 }
 
 [[noreturn]] void NoteAll(const sigset_t& signals, pid_t launcher) {
-  Clock::time_point first;
   for (;;) {
     siginfo_t info = {};
     if (sigwaitinfo(&signals, &info) < 0) continue;
     const uint64_t request = RequestOf(info.si_signo);
     const uint64_t before = requested.fetch_or(request, std::memory_order_relaxed);
     if (request == kRequestSave) continue;
-    const Clock::time_point now = Clock::now();
     if (StopCode(before) == 0) {
-      first = now;
-    } else if (now - first >= std::chrono::nanoseconds(kOneStopNs) && info.si_pid != launcher) {
+      first_stop.store(Clock::now().time_since_epoch().count(), std::memory_order_relaxed);
+    } else if (SinceFirstStop().count() >= kOneStopNs && info.si_pid != launcher) {
       EndAtOnce(info.si_signo);
     }
   }
@@ -97,6 +103,10 @@ uint64_t TakeRequests() {
 
 uint64_t PendingRequests() {
   return requested.load(std::memory_order_relaxed);
+}
+
+int AskedLongAgo(void*) {
+  return SinceFirstStop().count() >= kWaitAfterStopNs ? 1 : 0;
 }
 
 int StopCode(uint64_t requests) {

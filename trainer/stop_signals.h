@@ -24,6 +24,7 @@ constexpr uint64_t kRequestInterrupt = 4;  // SIGINT
 constexpr uint64_t kRequestHangUp = 8;     // SIGHUP
 
 constexpr int64_t kOneStopNs = 2'000'000'000;
+constexpr int64_t kWaitAfterStopNs = 5'000'000'000;  // for other ranks
 
 // Of the whole process, for good. Before any other thread is started, as threads inherit what they block. A signal that is
 // ignored (nohup, a script's background job) stays ignored.
@@ -32,6 +33,10 @@ void CatchStopSignals();
 uint64_t TakeRequests();
 // The same, but nothing is taken.
 uint64_t PendingRequests();
+
+// Somebody has asked to end, kWaitAfterStopNs ago or longer. For weft_set_interrupt: who waits for others that have not come by then waits
+// in vain.
+int AskedLongAgo(void* unused);
 
 // 128 + the number of the signal, of several that of SIGTERM, then SIGINT; 0: nobody has asked to end.
 int StopCode(uint64_t requests);

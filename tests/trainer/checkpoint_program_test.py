@@ -11,7 +11,7 @@ import tempfile
 import time
 import unittest
 
-from launched_ranks import ONE_STOP_S, processes_of, ranks_of, wait_for_ranks, wait_until_taken
+from launched_ranks import ONE_STOP_S, processes_of, ranks_of, wait_for_ranks, wait_until_blocked, wait_until_taken
 
 weftrun, weft_train, weftctl = None, None, None  # from the command line
 
@@ -208,6 +208,17 @@ class CheckpointProgramTest(unittest.TestCase):
         self.assertEqual(74, process.returncode, printed)
         self.assertIn("[0] weft_train: SIGINT again: ending at once, a save under way is lost", printed)
         self.assertFalse(os.path.exists(os.path.join(self.directory, "runs", "twice", "checkpoints")), "it did not wait for a save")
+
+    def test_who_is_asked_to_end_does_not_wait_for_a_rank_that_never_comes(self):
+        # Rank 1 is ended by the signal, as a program is that has not got to the point of catching it.
+        process = subprocess.Popen([weftrun, "-n", "2", "sh", "-c", 'test $RANK = 1 && exec sleep 1000; exec "$@"', "sh", weft_train, "--data", "text",
+                                    *_MODEL], cwd=self.directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.addCleanup(process.kill)
+        wait_until_blocked(wait_for_ranks(process.pid, 2, _DEADLINE_S)[0], signal.SIGTERM, _DEADLINE_S)
+        process.terminate()
+        printed, _ = process.communicate(timeout=_DEADLINE_S / 2)
+        self.assertEqual(143, process.returncode, printed)
+        self.assertIn("the others: rank 0 exited with code 143", printed)
 
     def test_a_signal_that_was_ignored_stays_ignored(self):
         process = self.start_endless("nohup", prefix=("nohup",))

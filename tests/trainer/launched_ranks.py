@@ -16,16 +16,30 @@ def wait_for_ranks(launcher, count, deadline_s):
     raise AssertionError(f"{len(found)} of {count} ranks came")
 
 
+def wait_until_blocked(pid, number, deadline_s):
+    """Until the process has set its mask of signals, this one in it."""
+    deadline = time.monotonic() + deadline_s
+    while time.monotonic() < deadline:
+        if number in _signals(pid, "SigBlk"):
+            return
+        time.sleep(0.001)
+    raise AssertionError(f"process {pid} does not block {number!r}")
+
+
 def wait_until_taken(pid, number, deadline_s):
     """Until the process has taken the signal that it was sent."""
     deadline = time.monotonic() + deadline_s
     while time.monotonic() < deadline:
-        with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
-            fields = dict(line.split(":", 1) for line in file)
-        if not any(int(fields[name], 16) >> (number - 1) & 1 for name in ("SigPnd", "ShdPnd")):
+        if number not in _signals(pid, "SigPnd") | _signals(pid, "ShdPnd"):
             return
         time.sleep(0.001)
     raise AssertionError(f"process {pid} does not take {number!r}")
+
+
+def _signals(pid, field):
+    with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
+        mask = int(dict(line.split(":", 1) for line in file)[field], 16)
+    return {number for number in range(1, 65) if mask >> (number - 1) & 1}
 
 
 def processes_of(launcher):
