@@ -1,4 +1,6 @@
 """weftrun with several nodes: weftruns on this machine that begin, end and restart together."""
+import contextlib
+import itertools
 import signal
 import tempfile
 
@@ -33,12 +35,11 @@ class SeveralNodes(LaunchedTest):
                     first += ranks[node]
 
     def test_a_failure_on_any_node_ends_the_ranks_of_all(self):
-        for culprit in (0, 4):
+        jobs = [(culprit, self.launch_nodes(f"if rank == {culprit}: sys.exit(9)\nsignal.pause()", (2, 1, 2))) for culprit in (0, 4)]
+        for culprit, runs in jobs:
             with self.subTest(culprit):
-                code = f"if rank == {culprit}: sys.exit(9)\nsignal.pause()"
-                ranks = (2, 1, 2)
                 failed_node = 0 if culprit == 0 else 2
-                for node, run in enumerate(self.launch_nodes(code, ranks)):
+                for node, run in enumerate(runs):
                     exit_code, _, err = run.finish()
                     self.assertEqual(9, exit_code, err)
                     if node != failed_node:
@@ -49,12 +50,13 @@ class SeveralNodes(LaunchedTest):
         self.assertEqual([9, 9], [run.finish()[0] for run in runs])
 
     def test_a_weftrun_that_is_killed_ends_the_others(self):
-        for killed in (0, 2):
+        jobs = [(killed, self.launch_nodes("say('up'); signal.pause()", (1, 2, 1))) for killed in (0, 2)]
+        for killed, runs in jobs:
+            for run, count in zip(runs, (1, 2, 1)):
+                run.wait_for(count, "up")
+            runs[killed].process.kill()
+        for killed, runs in jobs:
             with self.subTest(killed):
-                runs = self.launch_nodes("say('up'); signal.pause()", (1, 2, 1))
-                for run, count in zip(runs, (1, 2, 1)):
-                    run.wait_for(count, "up")
-                runs[killed].process.kill()
                 for node, run in enumerate(runs):
                     exit_code, _, err = run.finish()
                     if node == killed:
@@ -130,11 +132,11 @@ class RestartsOnSeveralNodes(LaunchedTest):
         self.assertEqual(expected, sorted(line.rpartition(" ")[0] for line in out if "round" in line))
 
     def test_a_failure_on_any_node_starts_all_ranks_again(self):
-        for culprit in (0, 3):
+        # The other ranks wait for something that a failed rank does not do.
+        jobs = [(culprit, self.launch_nodes(f"if restarts < 2:\n  if rank == {culprit}: sys.exit(9)\n  signal.pause()", 3)) for culprit in (0, 3)]
+        for culprit, runs in jobs:
             with self.subTest(culprit):
-                # The other ranks wait for something that a failed rank does not do.
-                code = f"if restarts < 2:\n  if rank == {culprit}: sys.exit(9)\n  signal.pause()"
-                for node, run in enumerate(self.launch_nodes(code, 3)):
+                for node, run in enumerate(runs):
                     exit_code, out, err = run.finish()
                     self.assertEqual(0, exit_code, err)
                     self.assert_rounds(out, (2 * node, 2 * node + 1), 3)
@@ -183,11 +185,18 @@ class RestartsOnSeveralNodes(LaunchedTest):
             self.assert_rounds(out, (2 * node, 2 * node + 1), 1)
 
     def test_a_node_that_is_asked_to_end_before_a_restart_tells_the_others(self):
-        for asked in (0, 1):
-            with self.subTest(asked), tempfile.TemporaryDirectory() as folder:
-                runs = self.launch_nodes(_MEET + f"meet({folder!r}, 4)\nif rank == {2 * asked + 1}: sys.exit(9)\nsignal.pause()", 5)
+        # The ranks of the other node do not end at once, so the restart has to wait for them.
+        with contextlib.ExitStack() as folders:
+            jobs = [self.launch_nodes(_MEET + f"meet({folders.enter_context(tempfile.TemporaryDirectory())!r}, 4)\n"
+                                      f"if rank // 2 != {asked}: signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+                                      f"if rank == {2 * asked + 1}: sys.exit(9)\nsignal.pause()", 5) for asked in (0, 1)]
+            for asked, runs in enumerate(jobs):
                 runs[asked].wait_for(1, "the others have 2 s", "err")
                 runs[asked].process.terminate()
+            for run in itertools.chain(*jobs):
+                run.finish()
+        for asked, runs in enumerate(jobs):
+            with self.subTest(asked):
                 for node, run in enumerate(runs):
                     exit_code, out, err = run.finish()
                     self.assertEqual(143, exit_code, err)
@@ -222,9 +231,9 @@ class RestartsOnSeveralNodes(LaunchedTest):
             self.assertEqual(2, sum("saved" in line for line in out), (out, err))
 
     def test_a_rank_that_was_asked_to_end_gives_those_of_all_nodes_time(self):
-        for first in (0, 3):
+        jobs = [(first, self.launch_nodes(f"if rank != {first}: time.sleep(3)\nsay('saved')\nsys.exit(143)", 3)) for first in (0, 3)]
+        for first, runs in jobs:
             with self.subTest(first):
-                runs = self.launch_nodes(f"if rank != {first}: time.sleep(3)\nsay('saved')\nsys.exit(143)", 3)
                 self.assert_all_saved(runs)
                 told = runs[1 - first // 2].lines["err"]
                 self.assertIn(f"weftrun: rank {first} on node {first // 2} was asked to end and exited with code 143", told)
@@ -232,18 +241,20 @@ class RestartsOnSeveralNodes(LaunchedTest):
 
     def test_a_weftrun_that_is_asked_to_end_ends_the_ranks_of_all_when_they_have_saved(self):
         # The ranks of its node get the signal and tell the others, as those of a training do.
-        for told in (0, 1):
-            with self.subTest(told), tempfile.TemporaryDirectory() as folder:
-                runs = self.launch_nodes(
-                    f"path = {folder!r} + '/stop'\n"
-                    "signal.signal(signal.SIGTERM, lambda n, f: open(path, 'w').close())\n"
-                    "say('ready')\nwhile not os.path.exists(path): time.sleep(0.05)\n"
-                    "time.sleep(0 if rank < 2 else 4)\n"
-                    "say('saved')\nos._exit(143)", 3)
+        with tempfile.TemporaryDirectory() as folder:
+            jobs = [self.launch_nodes(
+                f"path = {folder!r} + '/stop{told}'\n"
+                "signal.signal(signal.SIGTERM, lambda n, f: open(path, 'w').close())\n"
+                "say('ready')\nwhile not os.path.exists(path): time.sleep(0.05)\n"
+                "time.sleep(0 if rank < 2 else 4)\n"
+                "say('saved')\nos._exit(143)", 3) for told in (0, 1)]
+            for told, runs in enumerate(jobs):
                 for run in runs:
                     run.wait_for(2, "ready")
                 runs[told].process.terminate()
-                self.assert_all_saved(runs)
+            for told, runs in enumerate(jobs):
+                with self.subTest(told):
+                    self.assert_all_saved(runs)
 
     def test_who_does_not_end_on_another_node_is_ended(self):
         port = launched.free_port()

@@ -8,7 +8,7 @@ from launched import LaunchedTest, ends_soon, rank
 _ASKED = "rank {} was asked to end and exited with code {}"
 # Notes that it was asked to end; `leave` is what a program does then.
 _HANDLES = ("asked = []\n"
-            "for number in (signal.SIGINT, signal.SIGTERM): signal.signal(number, lambda n, f: asked.append(n))\n"
+            "for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP): signal.signal(number, lambda n, f: asked.append(n))\n"
             "def leave(seconds):\n"
             "    time.sleep(seconds)\n"
             "    say('saved')\n"
@@ -17,11 +17,12 @@ _HANDLES = ("asked = []\n"
 
 class AfterTheFirst(LaunchedTest):
     def test_the_others_end_when_they_have_saved(self):
-        for code in (143, 130):
+        jobs = [(code, self.launch("-n", 3, "--max-restarts", 3, *rank(
+            f"if rank == 1: sys.exit({code})\n"
+            f"time.sleep(3 if rank == 0 else 8)\nsay('saved')\nsys.exit({code})"))) for code in (143, 130, 129)]
+        for code, run in jobs:
             with self.subTest(code):
-                exit_code, out, err = self.run_to_end("-n", 3, "--max-restarts", 3, *rank(
-                    f"if rank == 1: sys.exit({code})\n"
-                    f"time.sleep(3 if rank == 0 else 8)\nsay('saved')\nsys.exit({code})"))
+                exit_code, out, err = run.finish()
                 self.assertEqual((code, ["[0] saved", "[2] saved"]), (exit_code, sorted(out)), err)
                 self.assertRegex(err[0], rf"^weftrun: rank 1 \(pid \d+\) was asked to end and exited with code {code}; "
                                          r"the others have 120 s to end by themselves$")
@@ -84,12 +85,14 @@ class AfterTheFirst(LaunchedTest):
 
 class SignalsToWeftrun(LaunchedTest):
     def test_ranks_save_and_end_with_its_code(self):
-        for number in (signal.SIGTERM, signal.SIGINT):
+        jobs = [(number, self.launch("-n", 2, "--max-restarts", 3, *rank(
+            _HANDLES + "say('ready')\nwhile not asked: time.sleep(0.05)\nleave(3 * rank)")))
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)]
+        for number, run in jobs:
+            run.wait_for(2, "ready")
+            run.process.send_signal(number)
+        for number, run in jobs:
             with self.subTest(number.name):
-                run = self.launch("-n", 2, "--max-restarts", 3, *rank(
-                    _HANDLES + "say('ready')\nwhile not asked: time.sleep(0.05)\nleave(3 * rank)"))
-                run.wait_for(2, "ready")
-                run.process.send_signal(number)
                 code, out, err = run.finish()
                 self.assertEqual(128 + number, code)
                 self.assertEqual(4, len(out), "all save, and none starts again")
