@@ -207,7 +207,8 @@ class CheckpointProgramTest(unittest.TestCase):
         printed, _ = process.communicate(timeout=_DEADLINE_S)
         self.assertEqual(74, process.returncode, printed)
         self.assertIn("[0] weft_train: SIGINT again: ending at once, a save under way is lost", printed)
-        self.assertFalse(os.path.exists(os.path.join(self.directory, "runs", "twice", "checkpoints")), "it did not wait for a save")
+        folder = os.path.join(self.directory, "runs", "twice", "checkpoints")
+        self.assertFalse(os.path.exists(folder) and self.checkpoints("twice"), "rank 1 was stopped, so no save can be whole")
 
     def test_who_is_asked_to_end_does_not_wait_for_a_rank_that_never_comes(self):
         # Rank 1 is ended by the signal, as a program is that has not got to the point of catching it.
