@@ -32,10 +32,9 @@ from workbench.commands import ROOT, Estimate, Progress, environment, output
 
 AT_A_TIME = 2
 ALONE_LABEL = "speed"
-# Ends with its parent, however that ends.
-_BUSY = """import os
-parent = os.getppid()
-while os.getppid() == parent:
+# Ends with the process of that number, its parent, however and whenever that ends.
+_BUSY = """import os, sys
+while os.getppid() == int(sys.argv[1]):
     for _ in range(1000000): pass
 """
 _SEED = re.compile(r"\bseeds?\b[^\d\n]{0,12}(\d+)", re.IGNORECASE)
@@ -98,7 +97,7 @@ class Busy:
         self.processes = []
 
     def __enter__(self):
-        self.processes = [subprocess.Popen([sys.executable, "-c", _BUSY]) for _ in range(self.count)]
+        self.processes = [subprocess.Popen([sys.executable, "-c", _BUSY, str(os.getpid())]) for _ in range(self.count)]
 
     def __exit__(self, *_):
         for process in self.processes:
@@ -208,7 +207,11 @@ class Flaky:
 
         with concurrent.futures.ThreadPoolExecutor(threads) as pool:
             try:
-                for worker in [pool.submit(work) for _ in range(threads)]:
+                workers = [pool.submit(work) for _ in range(threads)]
+                # Not for good: a signal that comes just before a thread begins to wait does not wake it.
+                while concurrent.futures.wait(workers, timeout=0.5).not_done:
+                    pass
+                for worker in workers:
                     worker.result()
             except BaseException:
                 self._stop()  # the others end within a run of theirs
