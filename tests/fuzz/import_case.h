@@ -26,7 +26,7 @@ class ImportCase {
   static constexpr unsigned kFolder = 1;
   static constexpr unsigned kVerbatim = 2;
 
-  // Whole models. They change by CheckpointCase::Mutate().
+  // Whole models, for CheckpointCase::Mutate() to change.
   std::vector<std::string> Seeds() const;
 
   ImportOutcome Try(std::string_view input) const;

@@ -152,7 +152,7 @@ class CheckpointBadInputTest(unittest.TestCase):
         shutil.rmtree(self.checkpoints)
         self.checkpoints.write_text("")
         self.refuse(f"{self.checkpoints} is no directory|{self.checkpoints.name}: Not a directory", "choose another|directory")
-        self.refuse("Not a directory", "directory", "--name", "new", "--init", self.checkpoints)
+        self.refuse("cannot be read as safetensors", str(self.checkpoints), "--name", "new", "--init", self.checkpoints)
 
     def test_one_that_may_not_be_read_is_passed_over_for_the_one_before(self):
         with self.without_permission(self.latest, 0o000) as before:

@@ -23,6 +23,11 @@ _MODEL = ("--seq", "16", "--layers", "2", "--heads", "3", "--width", "15", "--ba
 _FLOAT32 = (*_MODEL, "--dtype", "fp32")
 
 
+def with_layers(count):
+    at = _FLOAT32.index("--layers") + 1
+    return (*_FLOAT32[:at], str(count), *_FLOAT32[at + 1:])
+
+
 class CheckpointProgramTest(unittest.TestCase):
 
     def setUp(self):
@@ -337,10 +342,10 @@ class CheckpointProgramTest(unittest.TestCase):
             self.assertIn(f"begin with the weights of {init}{who}\n", printed)
             self.assertEqual(self.figures("new")[0]["loss"], self.figures(f"by-{name}")[0]["loss"])
         # A part of it: a model of another number of layers.
-        printed = self.run_it("more", "--init", "old.safetensors", "--init-partial", "--layers", "3", steps=1, model=_FLOAT32)
+        printed = self.run_it("more", "--init", "old.safetensors", "--init-partial", steps=1, model=with_layers(3))
         self.assertRegex(printed, r"not in it, and as in a run without --init: block\.2\.ln1\.weight, .*block\.2\.")
         self.assertNotIn("not taken", printed)
-        printed = self.run_it("less", "--init", "old.safetensors", "--init-partial", "--layers", "1", steps=1, model=_FLOAT32)
+        printed = self.run_it("less", "--init", "old.safetensors", "--init-partial", steps=1, model=with_layers(1))
         self.assertRegex(printed, r"not taken, as this model has none of that name: block\.1\.")
         self.assertNotIn("not in it", printed)
 
