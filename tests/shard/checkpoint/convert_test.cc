@@ -14,7 +14,7 @@
 #include "comm/kernels/dtype.h"
 #include "gtest/gtest.h"
 
-namespace weft::test {
+namespace weft::test::convert_test {
 namespace {
 
 struct Format {
@@ -177,4 +177,4 @@ TEST(Convert, ElementByElement) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::convert_test

@@ -14,7 +14,7 @@
 #include "tests/shard/checkpoint/made_up_state.h"
 #include "tests/sim/sim_files.h"
 
-namespace weft::test {
+namespace weft::test::rules_test {
 namespace {
 
 using testing::AllOf;
@@ -178,4 +178,4 @@ TEST_F(CheckpointRules, NamesAreForAllState) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::rules_test

@@ -19,7 +19,7 @@
 #include "tests/shard/checkpoint/made_up_state.h"
 #include "tests/sim/sim_files.h"
 
-namespace weft::test {
+namespace weft::test::tensor_shards_test {
 namespace {
 
 using testing::AllOf;
@@ -293,4 +293,4 @@ TEST(TensorShards, CutOffAtAnyCallLeaveNothingOrNoIndex) {
 }
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::test::tensor_shards_test
