@@ -34,11 +34,24 @@ int FreePort() {
   return ntohs(address.sin_port);
 }
 
-absl::Status PlanOneNode(const RunOptions& options, JobPlan* plan) {
-  WEFT_ASSIGN_OR_RETURN(plan->secret, MakeJobSecret());
+absl::StatusOr<std::string> NewJobName() {
   WEFT_ASSIGN_OR_RETURN(const std::string random, MakeJobSecret());
-  plan->job_id = StrCat("weftrun-", getpid(), "-",
-                        absl::BytesToHexString(absl::string_view(random.data(), 8)));
+  return StrCat("weftrun-", getpid(), "-",
+                absl::BytesToHexString(absl::string_view(random.data(), 8)));
+}
+
+// The name is that of the job; each start of it has one of its own, too, which tells what is left of an earlier start apart.
+std::string IdOfStart(const std::string& job_name, int restart) {
+  return restart > 0 ? StrCat(job_name, "-restart", restart) : job_name;
+}
+
+absl::Status PlanOneNode(const RunOptions& options, const std::string& job_name, JobPlan* plan) {
+  WEFT_ASSIGN_OR_RETURN(plan->secret, MakeJobSecret());
+  plan->job_name = job_name;
+  if (job_name.empty()) {
+    WEFT_ASSIGN_OR_RETURN(plan->job_name, NewJobName());
+  }
+  plan->job_id = IdOfStart(plan->job_name, plan->restart);
   plan->store = {.kind = Endpoint::Kind::kUnix, .host = plan->job_id};
   plan->place = {.size = options.ranks_per_node};
   plan->master_host = options.master_host.empty() ? "127.0.0.1" : options.master_host;
@@ -63,10 +76,10 @@ absl::Status PlanSeveralNodes(const RunOptions& options, JobPlan* plan) {
   }
   plan->master_host = options.master_host;
   plan->master_port = options.master_port;
-  plan->job_id = settings.job_id.empty()
-                     ? StrCat("weftrun-", plan->master_host, ":", plan->master_port)
-                     : settings.job_id;
-  if (plan->restart > 0) plan->job_id += StrCat("-restart", plan->restart);
+  plan->job_name = settings.job_id.empty()
+                       ? StrCat("weftrun-", plan->master_host, ":", plan->master_port)
+                       : settings.job_id;
+  plan->job_id = IdOfStart(plan->job_name, plan->restart);
   WEFT_ASSIGN_OR_RETURN(plan->store.host,
                         ResolveHost(options.master_host, MonotonicNs() + kResolveNs));
   plan->store.kind = Endpoint::Kind::kTcp;
@@ -77,10 +90,11 @@ absl::Status PlanSeveralNodes(const RunOptions& options, JobPlan* plan) {
 
 }  // namespace
 
-absl::StatusOr<JobPlan> PlanJob(const RunOptions& options, int restart) {
+absl::StatusOr<JobPlan> PlanJob(const RunOptions& options, int restart,
+                                const std::string& job_name) {
   JobPlan plan;
   plan.restart = restart;
-  WEFT_RETURN_IF_ERROR(options.node_count == 1 ? PlanOneNode(options, &plan)
+  WEFT_RETURN_IF_ERROR(options.node_count == 1 ? PlanOneNode(options, job_name, &plan)
                                                : PlanSeveralNodes(options, &plan));
   if (!plan.secret.empty()) {
     WEFT_ASSIGN_OR_RETURN(plan.secret_fd, WrapJobSecret(plan.secret));

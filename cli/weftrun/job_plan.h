@@ -1,7 +1,7 @@
 // What one start of a job has of its own: its name, its secret, where its store listens, and the
 // variables that tell a rank about it.
 //
-//   WEFT_ASSIGN_OR_RETURN(JobPlan plan, PlanJob(options, /*restart=*/0));
+//   WEFT_ASSIGN_OR_RETURN(JobPlan plan, PlanJob(options, /*restart=*/0, ""));
 //   plan.VariablesOf(local_rank, /*rank_restart=*/0, options)
 //
 // Thread-safety: values.
@@ -27,7 +27,8 @@ struct NodePlace {
 };
 
 struct JobPlan {
-  std::string job_id;
+  std::string job_name;  // of all starts
+  std::string job_id;    // of this start: the name, and "-restart2"
   int restart = 0;
   std::string secret;  // "" only with WEFT_INSECURE=1
   UniqueFd secret_fd;  // holds the secret, invalid without one
@@ -45,7 +46,8 @@ struct JobPlan {
 Variables DefaultVariables(int cpus, int ranks);
 
 // Makes the name and the secret; on several nodes takes the secret from WEFT_JOB_SECRET_FILE, because
-// all nodes must have the same.
-absl::StatusOr<JobPlan> PlanJob(const RunOptions& options, int restart);
+// all nodes must have the same. `job_name`: of an earlier start; "": this is the first.
+absl::StatusOr<JobPlan> PlanJob(const RunOptions& options, int restart,
+                                const std::string& job_name);
 
 }  // namespace weft

@@ -56,10 +56,12 @@ int Run(const RunOptions& options) {
       &err);
   JobResult result;
   StopRequests stop;
+  std::string job_name;
   std::optional<Agents> agents;
   for (int restart = 0; restart <= options.job_restarts_max(); ++restart) {
-    absl::StatusOr<JobPlan> plan = PlanJob(options, restart);
+    absl::StatusOr<JobPlan> plan = PlanJob(options, restart, job_name);
     if (!plan.ok()) return Complain(plan.status(), ExitCodeOfStartError(plan.status()));
+    job_name = plan->job_name;
     if (options.node_count > 1 && !agents.has_value()) {
       agents.emplace(options, *plan);
       const absl::Status opened = agents->Open();

@@ -518,7 +518,9 @@ class Restarts(LaunchedTest):
     def test_all_ranks_start_again_as_a_new_job(self):
         code, out, err = self.run_to_end("-n", 2, "--max-restarts", 3, *rank(self._FAIL_TWICE))
         self.assertEqual(0, code)
-        self.assertEqual(3, len({line for line in out if " job " in line and line.startswith("[1]")}))
+        jobs = [line.split()[-1] for line in out if line.startswith("[1]")]
+        # A name of its own for each start, all of one job.
+        self.assertEqual([jobs[0], jobs[0] + "-restart1", jobs[0] + "-restart2"], jobs)
         self.assertEqual(6, len(out))
         self.assertIn("weftrun: restart 2 of at most 3", err)
 
