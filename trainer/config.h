@@ -85,6 +85,8 @@ struct ProgramConfig {
   // A run's directory, that of its checkpoints, or of one, or another program's files, whose values a new run begins with; empty: its own.
   std::string init;
   bool init_partial = false;  // of these, those that the model has
+  bool overwrite = false;     // a run that has the name is moved, and this one begins anew
+  std::string commit;         // of the program's source; "" if that is not known
   // What the launcher says.
   size_t restarts = 0;
   std::string job;

@@ -11,6 +11,7 @@
 #include "weft/group.h"
 #include "weft/interrupt.h"
 
+#include "trainer/commit.h"
 #include "trainer/failure.h"
 #include "trainer/options.h"
 #include "trainer/parallel.h"
@@ -71,6 +72,7 @@ int RunInGroup(const ProgramConfig& config, const std::string& bad_options) {
 int Main(int argc, char** argv) {
   CatchStopSignals();
   ProgramConfig config;
+  config.commit = kCommit;
   std::string help, bad_options;
   try {
     if (!ParseOptions(argc, argv, config, help)) {

@@ -301,16 +301,23 @@ void ListRunning(Sink& sink, ProgramConfig& config) {
               "steps between checkpoints, also one at the end and on SIGTERM; 0: none"},
              config.checkpoint_every, 0, kStepsMax);
   sink.Count({"keep", kRanks, "checkpoints that are kept"}, config.keep, 1, kStepsMax);
-  sink.Text({"resume", kStart,
-             "what to go on from: auto, the latest checkpoint of this run if there is one; a step of "
-             "this run; the directory of a run or of a checkpoint; none. Default: none, and auto when "
-             "weftrun starts the job again"},
-            config.resume);
-  sink.Text({"init", kStart,
-             "what a new run begins with the weights of: the directory of a run, whose latest "
-             "checkpoint is meant, or of a checkpoint; a .safetensors file, the index of several, or "
-             "their folder"},
-            config.init);
+  sink.Text(
+      {"resume", kStart,
+       "what to go on from: auto, the latest checkpoint of this run if there is one; a step of "
+       "this run; the directory of a run or of a checkpoint; none. Default: none, and auto when "
+       "weftrun starts the job again"},
+      config.resume);
+  sink.Flag(
+      {"overwrite", kStart,
+       "begin anew under a name that is used: the run that has it is moved to NAME.old-1, or the "
+       "first number that is free"},
+      config.overwrite);
+  sink.Text(
+      {"init", kStart,
+       "what a new run begins with the weights of: the directory of a run, whose latest "
+       "checkpoint is meant, or of a checkpoint; a .safetensors file, the index of several, or "
+       "their folder"},
+      config.init);
   sink.Flag({"init-partial", kStart,
              "take what both have, and list the rest, which begins as without --init"},
             config.init_partial, "--init");

@@ -24,6 +24,10 @@ void CheckRunName(const std::string& name) {
 // A job that is started again goes on from what it has saved itself.
 void CheckBeginning(const ProgramConfig& config) {
   const std::string& resume = config.resume;
+  if (config.overwrite && resume == "auto") {
+    throw BadInput(
+        "--overwrite begins a run anew and --resume auto goes on with it; give one of them");
+  }
   if (config.init.empty() || resume.empty() || resume == "auto" || resume == "none") return;
   throw BadInput("--init " + config.init + " begins a new run and --resume " + resume +
                  " goes on with one; give one of them");

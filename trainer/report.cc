@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <stdexcept>
 #include <utility>
 
 #include <fmt/core.h>
@@ -69,7 +70,7 @@ bool Report::WriteFile(const std::string& name, const std::string& text) {
   try {
     WriteRunFile(directory_, name, text);
     return true;
-  } catch (const NotWritten& error) {
+  } catch (const std::runtime_error& error) {
     unwritten_.emplace_back(error.what());
     return false;
   }

@@ -5,13 +5,8 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cmath>
-#include <cstdio>
-#include <cstring>
-#include <ctime>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <new>
 #include <numeric>
@@ -32,19 +27,9 @@
 namespace weft::trainer {
 namespace {
 
-constexpr size_t kNameBytes = 256;
 // For processes that have said that they would join, to come and meet the others.
 constexpr std::chrono::milliseconds kAskEvery{100};
 constexpr int64_t kTakeInNs = 10'000'000'000;
-
-std::string NameOfNow() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&now, &parts);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y%m%d-%H%M%S", &parts);
-  return text;
-}
 
 std::string ProgramDirectory() {
   std::error_code ignored;
@@ -78,20 +63,6 @@ std::string Prompt(const Corpus& corpus, const std::vector<size_t>& offsets, siz
   return prompt;
 }
 
-constexpr const char* kJobFile = "job";
-
-// The run that an earlier start of the job has written; "" if there is none.
-std::string NameOfJob(const std::string& run_dir, const std::string& job) {
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(run_dir, ignored)) {
-    std::ifstream file(entry.path() / kJobFile);
-    std::string text;
-    if (!job.empty() && std::getline(file, text) && text == job)
-      return entry.path().filename().string();
-  }
-  return "";
-}
-
 // The steps that another run has made are shown as this one's. `checkpoints`: the directory of one, or of several.
 void TakeMetricsAlong(const std::string& checkpoints, const std::string& directory) {
   MakeRunDirectory(directory);
@@ -108,30 +79,9 @@ void TakeMetricsAlong(const std::string& checkpoints, const std::string& directo
   ThrowUnwritable(to.string(), error.value());
 }
 
-// However it is written: with a slash at its end, say.
-std::string NormalPath(const std::string& path) {
-  const std::filesystem::path normal = std::filesystem::path(path).lexically_normal();
-  const bool slash = !normal.has_filename() && normal.has_relative_path();
-  return (slash ? normal.parent_path() : normal).string();
-}
-
-bool IsSamePath(const std::string& a, const std::string& b) {
-  std::error_code ignored;
-  return NormalPath(std::filesystem::absolute(a, ignored)) ==
-         NormalPath(std::filesystem::absolute(b, ignored));
-}
-
 // "" of none.
 std::string TensorsLine(const char* what, const std::vector<std::string>& names) {
   return names.empty() ? "" : fmt::format("       {}: {}\n", what, fmt::join(names, ", "));
-}
-
-// Of a run's directory; or it is one of checkpoints itself, or a checkpoint, or a file.
-std::string CheckpointsIn(const std::string& directory) {
-  std::error_code ignored;
-  const std::string outside = NormalPath(directory);
-  const std::string inside = outside + "/checkpoints";
-  return std::filesystem::is_directory(inside, ignored) ? inside : outside;
 }
 
 }  // namespace
@@ -140,6 +90,7 @@ Run::Run(const ProgramConfig& config, weft_group_t group)
     : config_(config),
       group_(group),
       start_(std::chrono::steady_clock::now()),
+      clock_start_(std::chrono::system_clock::now()),
       corpus_(LoadCorpus(config.data, ProgramDirectory())),
       some_(SpreadWindows(corpus_.validation.size(), config.train.model.seq,
                           config.train.eval_windows)),
@@ -193,6 +144,16 @@ void Run::AskGroup() {
 }
 
 int Run::ToTheEnd() {
+  try {
+    return GoToTheEnd();
+  } catch (...) {
+    report_.reset();
+    if (folder_ && last_.step == 0) folder_->Release();
+    throw;
+  }
+}
+
+int Run::GoToTheEnd() {
   std::optional<LostRank> lost;
   for (;;) {
     try {
@@ -234,17 +195,19 @@ std::optional<LostRank> Run::WhoWasLost(const WeftFailure& failure) const {
   return LostRank{info.world_rank, info.pid};
 }
 
-// Ranks that save, and any rank of an elastic run, have to know where rank 0 writes. A job that is started again without a name goes on
-// in the directory of its first start.
-std::string Run::RunName() {
-  char name[kNameBytes] = {};
-  std::string mine = config_.name;
-  if (mine.empty() && config_.restarts > 0) mine = NameOfJob(config_.run_dir, config_.job);
-  if (mine.empty()) mine = NameOfNow();
-  std::strncpy(name, mine.c_str(), sizeof name - 1);
-  Check(weft_broadcast(name, name, sizeof name, WEFT_UINT8, 0, group_, nullptr, nullptr),
-        "agreeing on the run's name");
-  return name;
+// Ranks that save, and any rank of an elastic run, have to know where rank 0 writes. Ranks that begin again have it already.
+void Run::ClaimFolder() {
+  if (!facts_.directory.empty()) return;
+  facts_.directory = HearOfFirst(group_, [this] {
+    folder_.emplace(config_, ConfigText(Resolved(), size_), clock_start_);
+    folder_->Claim();
+    return folder_->directory();
+  });
+  // A job that is started again goes on with what it has done itself, whatever it began with.
+  const std::string own = HearOfFirst(group_, [this] {
+    return std::string(config_.restarts > 0 && HasCheckpoint(OwnCheckpoints()) ? "own" : "");
+  });
+  resume_own_ = !own.empty();
 }
 
 std::string Run::OwnCheckpoints() const {
@@ -252,6 +215,7 @@ std::string Run::OwnCheckpoints() const {
 }
 
 std::string Run::ResumeFrom() const {
+  if (resume_own_) return OwnCheckpoints();
   std::string from = config_.resume;
   if (from.empty()) from = config_.restarts > 0 && config_.checkpoint_every > 0 ? "auto" : "none";
   if (from == "none") return "";
@@ -261,13 +225,7 @@ std::string Run::ResumeFrom() const {
 }
 
 std::optional<int64_t> Run::ResumeStep() const {
-  const std::string& text = config_.resume;
-  std::error_code ignored;
-  if (text.empty() || std::filesystem::exists(text, ignored)) return std::nullopt;
-  int64_t step = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), step);
-  if (error != std::errc() || end != text.data() + text.size() || step < 0) return std::nullopt;
-  return step;
+  return resume_own_ ? std::nullopt : StepIn(config_.resume);
 }
 
 std::unique_ptr<Checkpoints> Run::MakeCheckpoints(const Trainer& trainer,
@@ -318,7 +276,7 @@ std::optional<InitialValues> Run::TakeValues(const Trainer& trainer) const {
 
 void Run::Begin() {
   CheckConfig(config_.train, size_);
-  facts_.directory = config_.run_dir + "/" + RunName();
+  ClaimFolder();
   const RunPlan plan = PlanRun(config_.train, rank_, size_);
   DecideOnFirst(group_, [&] { PrintPlan(plan); });
   CheckMemory(group_, plan);
@@ -370,8 +328,8 @@ void Run::Introduce(const RankReports& kept, const Resumed* resumed, const Initi
   const TrainConfig& t = config_.train;
   if (resumed != nullptr) TakeMetricsAlong(ResumeFrom(), facts_.directory);
   report_ = std::make_unique<Report>(t, facts_.directory, facts_.reported);
-  if (config_.checkpoint_every > 0 && !config_.job.empty())
-    WriteRunFile(facts_.directory, kJobFile, config_.job);
+  for (const std::string& note : folder_ ? folder_->notes() : std::vector<std::string>())
+    report_->Say(note);
   report_->Print(DescribeBalance(kept));
   CountOrder3();
   report_->Print("\n");

@@ -30,6 +30,7 @@
 #include "trainer/plan.h"
 #include "trainer/report.h"
 #include "trainer/run_facts.h"
+#include "trainer/run_folder.h"
 #include "trainer/train.h"
 #include "trainer/train_state.h"
 
@@ -96,11 +97,14 @@ class Run {
   void Agree();
   // That those who have joined train what the others do. Throws NotOfThisRun on those that do not.
   void AgreeWithNewcomers();
-  std::string RunName();
+  // Where this run is written, from its first moment.
+  void ClaimFolder();
+  int GoToTheEnd();
 
   ProgramConfig config_;  // of the run, once the ranks have agreed
   const weft_group_t group_;
   const std::chrono::steady_clock::time_point start_;
+  const std::chrono::system_clock::time_point clock_start_;
   const Corpus corpus_;
   const std::vector<size_t> some_, many_;  // windows that are validated in between, and at the end
   std::chrono::steady_clock::time_point asked_;  // by rank 0: who waits to join
@@ -113,8 +117,10 @@ class Run {
   bool validated_ = false;                    // the last step
   bool end_printed_ = false;                  // by this rank
   StepRecord last_;                           // of this process; step 0: none
-  TrainState state_;                // of an elastic run: as of the last change of the group
-  std::unique_ptr<Report> report_;  // of rank 0
+  TrainState state_;                 // of an elastic run: as of the last change of the group
+  std::optional<RunFolder> folder_;  // of the rank 0 that has claimed it
+  bool resume_own_ = false;          // this job has saved already
+  std::unique_ptr<Report> report_;   // of rank 0
 };
 
 }  // namespace weft::trainer

@@ -66,7 +66,7 @@ void WriteRunFile(const std::string& directory, const std::string& name, const s
   if (error == 0 && std::rename(begun.c_str(), path.c_str()) != 0) error = errno;
   if (error == 0) return;
   std::remove(begun.c_str());
-  throw NotWritten(fmt::format("cannot write {}: {}", path, std::strerror(error)));
+  ThrowUnwritable(path, error);
 }
 
 }  // namespace weft::trainer

@@ -1,7 +1,7 @@
 // Writing what a run leaves in its directory, and asking whether it was written.
 //
 //   MakeRunDirectory("runs/a");
-//   WriteRunFile("runs/a", "sample.txt", text);     // whole and on the disk, or NotWritten
+//   WriteRunFile("runs/a", "sample.txt", text);     // whole and on the disk, or an exception
 //
 // Thread-safety: pure but for writing files.
 #ifndef WEFT_TRAINER_RUN_FILES_H_
@@ -14,7 +14,7 @@ namespace weft::trainer {
 // With its parents. Throws as ThrowUnwritable.
 void MakeRunDirectory(const std::string& directory);
 
-// Writes a whole file, or leaves what was there. Throws NotWritten with the path and the reason.
+// Writes a whole file, or leaves what was there. Throws as ThrowUnwritable.
 void WriteRunFile(const std::string& directory, const std::string& name, const std::string& text);
 
 // NotWritten if there is no room or the disk fails, which later may be otherwise; BadInput for a path that will not do.

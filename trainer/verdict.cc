@@ -17,17 +17,17 @@ enum class Kind : uint8_t { kGood, kBadInput, kNotWritten, kFailure };
 
 struct Verdict {
   Kind kind = Kind::kGood;
-  char sentence[8191] = {};  // paths are up to 4096 bytes long
+  char text[8191] = {};  // paths are up to 4096 bytes long
 };
 
-Verdict VerdictOf(const std::function<void()>& decide) {
+Verdict VerdictOf(const std::function<std::string()>& decide) {
   Verdict verdict;
-  const auto note = [&verdict](Kind kind, const char* sentence) {
+  const auto note = [&verdict](Kind kind, const std::string& text) {
     verdict.kind = kind;
-    std::strncpy(verdict.sentence, sentence, sizeof verdict.sentence - 1);
+    std::strncpy(verdict.text, text.c_str(), sizeof verdict.text - 1);
   };
   try {
-    decide();
+    note(Kind::kGood, decide());
   } catch (const BadInput& error) {
     note(Kind::kBadInput, error.what());
   } catch (const NotWritten& error) {
@@ -40,19 +40,26 @@ Verdict VerdictOf(const std::function<void()>& decide) {
 
 }  // namespace
 
-void DecideOnFirst(weft_group_t group, const std::function<void()>& decide) {
+std::string HearOfFirst(weft_group_t group, const std::function<std::string()>& decide) {
   int rank = 0;
   Check(weft_group_rank(group, &rank), "asking for the rank");
   Verdict verdict;
   if (rank == 0) verdict = VerdictOf(decide);
   Check(weft_broadcast(&verdict, &verdict, sizeof verdict, WEFT_UINT8, 0, group, nullptr, nullptr),
         "hearing what rank 0 has decided");
-  if (verdict.kind == Kind::kGood) return;
+  if (verdict.kind == Kind::kGood) return verdict.text;
   weft_barrier(group, nullptr,
                nullptr);  // none is to end the group while another one is still being told
-  if (verdict.kind == Kind::kBadInput) throw BadInput(verdict.sentence);
-  if (verdict.kind == Kind::kNotWritten) throw NotWritten(verdict.sentence);
-  throw RunFailure(verdict.sentence);
+  if (verdict.kind == Kind::kBadInput) throw BadInput(verdict.text);
+  if (verdict.kind == Kind::kNotWritten) throw NotWritten(verdict.text);
+  throw RunFailure(verdict.text);
+}
+
+void DecideOnFirst(weft_group_t group, const std::function<void()>& decide) {
+  HearOfFirst(group, [&decide] {
+    decide();
+    return std::string();
+  });
 }
 
 bool AllSay(weft_group_t group, bool yes) {

@@ -141,15 +141,19 @@ class CheckpointBadInputTest(unittest.TestCase):
                 self.refuse_control(wrong, then, *arguments, before=before)
 
     def test_a_directory_that_may_not_be_written(self):
-        for path in (self.checkpoints, self.run_directory):
-            if path == self.run_directory:
-                shutil.rmtree(self.checkpoints)
-            with self.without_permission(path, 0o555) as before:
-                self.refuse(rf"checkpoints cannot be saved in runs/{self.name}/checkpoints: {path}: Permission denied",
-                            "choose another --run-dir or --name, or let this user write there", before=before)
+        with self.without_permission(self.checkpoints, 0o555) as before:
+            self.refuse(rf"checkpoints cannot be saved in runs/{self.name}/checkpoints: {self.checkpoints}: Permission denied",
+                        "choose another --run-dir or --name, or let this user write there", "--resume", "auto", before=before)
+        with self.without_permission(self.run_directory, 0o555) as before:
+            self.refuse(rf"cannot write to runs/{self.name}.*: Permission denied", "choose another --run-dir or --name", "--resume", "auto", before=before)
+        shutil.rmtree(self.run_directory)
+        self.run_directory.mkdir()
+        with self.without_permission(self.run_directory, 0o555) as before:
+            self.refuse(rf"cannot write to runs/{self.name}: Permission denied", "choose another --run-dir or --name", before=before)
 
     def test_a_file_where_the_directory_is_to_be(self):
-        shutil.rmtree(self.checkpoints)
+        shutil.rmtree(self.run_directory)
+        self.run_directory.mkdir()
         self.checkpoints.write_text("")
         self.refuse(f"{self.checkpoints} is no directory|{self.checkpoints.name}: Not a directory", "choose another|directory")
         self.refuse("cannot be read as safetensors", str(self.checkpoints), "--name", "new", "--init", self.checkpoints)

@@ -146,7 +146,9 @@ TEST_F(MetricsTest, AFileOfTheRunIsWholeOrNotThere) {
       WriteRunFile(run, "sample.txt", std::string(2000, 'x'));
       FAIL();
     } catch (const NotWritten& error) {
-      EXPECT_EQ(std::string(error.what()), "cannot write " + run + "/sample.txt: File too large");
+      EXPECT_EQ(std::string(error.what()),
+                "cannot write to " + run +
+                    "/sample.txt: File too large; make room, or choose another --run-dir");
     }
   }
   std::ifstream in(run + "/sample.txt");
