@@ -57,8 +57,7 @@ typedef struct weft_shard_microbatch {
   void* stream;
 } weft_shard_microbatch_t;
 
-/* Begins a micro-batch. NULL: the only one of its step (index 0, last 1). Collective for index 0 if the context's config
- * says `uneven`. */
+/* Begins a micro-batch. NULL: the only one of its step (index 0, last 1). Collective for index 0 if the config says `uneven`. */
 WEFT_EXPORT weft_result_t weft_shard_microbatch_begin(weft_shard_context_t context,
                                                       const weft_shard_microbatch_t* microbatch);
 /* The unit's parameters are valid from here. In backward this is activation recompute. */
@@ -99,8 +98,7 @@ WEFT_EXPORT weft_result_t weft_shard_unshard_start(weft_shard_unit_t unit,
                                                    const weft_shard_unshard_t* options);
 /* Waits for the gather: the unit is unsharded from here until weft_shard_reshard. BAD_STATE if none was started. */
 WEFT_EXPORT weft_result_t weft_shard_unshard_wait(weft_shard_unit_t unit, void* stream);
-/* Ends the use that unshard_start began. BAD_STATE without unshard_wait before. A micro-batch cannot end before this
- * call. */
+/* Ends the use that unshard_start began. BAD_STATE without unshard_wait before. A micro-batch cannot end before this call. */
 WEFT_EXPORT weft_result_t weft_shard_reshard(weft_shard_unit_t unit, void* stream);
 /* Waits for the reductions of one unit, which grad_ready and post_backward start, before finish and in a micro-batch that reduces.
  * The gradient of weft_shard_param_part is reduced from here: that of the step with LOCAL_THEN_REDUCE, else that of this
@@ -123,8 +121,7 @@ typedef struct weft_shard_step_result {
   int64_t gather_exposed_ns; /* how long this thread waited for parameters in pre_ calls */
   /* Parameters gathered in this step, and after the update before it. */
   uint64_t gathered_bytes;
-  uint64_t
-      pool_bytes; /* size of the pool now: as in weft_shard_plan_t, or more if the step needs more */
+  uint64_t pool_bytes; /* of the pool now: as in weft_shard_plan_t, or more if needed */
   int active_ranks; /* that had data for the step, see weft_shard_join; all if the config does not say `uneven` */
 } weft_shard_step_result_t;
 
@@ -230,19 +227,18 @@ typedef struct weft_shard_norm {
   double norm;        /* without loss scale, before clipping */
   int64_t nonfinite;  /* gradient elements that are infinite or NaN, on all ranks */
   double loss_scale;  /* that the gradients have; 1 without an optimizer of weft's */
-  int64_t squares
-      [WEFT_SHARD_NORM_WORDS]; /* the exact sum of squares, with loss scale; in words that are
-                                             added one by one, in any order */
+  /* The exact sum of squares, with loss scale; in words that are added one by one, in any order. */
+  int64_t squares[WEFT_SHARD_NORM_WORDS];
 } weft_shard_norm_t;
 
 /* Finds the norm between finish and optimizer_step, or step_end, with or without an optimizer in the context: for clipping and for
  * skipping updates in one of your own, and for a model in several contexts. Changes nothing, and may be called again. Collective.
- * Errors: BAD_STATE if not after finish of a TRAIN step, or after its optimizer_step. */
+ * Errors: BAD_STATE if not after finish of a TRAIN step, or after its optimizer_step or drop_gradients. */
 WEFT_EXPORT weft_result_t weft_shard_gradient_norm(weft_shard_context_t context, void* stream,
                                                    weft_shard_norm_t* norm);
 
 /* Adds the norm of another context's gradients: *norm is then that of both, as if all params were in one context, to the
- * bit. Not collective; any thread. Errors: INVALID_ARGUMENT (NULL, gradients of another loss scale). */
+ * bit. Not collective; any thread. Errors: INVALID_ARGUMENT (NULL, gradients of another loss scale, what gradient_norm never writes). */
 WEFT_EXPORT weft_result_t weft_shard_norm_add(weft_shard_norm_t* norm,
                                               const weft_shard_norm_t* other);
 
@@ -275,29 +271,26 @@ typedef struct weft_shard_update_result {
 /* Updates the params from the reduced gradients, between finish and step_end, once: global norm (every element
  * once, an exact sum, so it does not depend on the preset), unscaling, clipping, update and rounding in
  * one pass. Where params are not sharded, the updated shards are gathered afterwards; pre_forward waits.
- * `result` may be NULL. Collective. Errors: INVALID_ARGUMENT (a number that is negative, infinite or NaN; a `norm` that is none) and
- * BAD_STATE (without an optimizer, not after finish of a TRAIN step, a second time): nothing was sent, call it again as it should be;
- * MISMATCH if the update is not the same on all ranks, naming both; CORRUPT as WEFT_NONFINITE_FAIL says. After these two
- * nothing was updated, on any rank, and the context can go on with step_end; `requests` are lost then, so pass them again. */
+ * `result` may be NULL. Collective. Errors: INVALID_ARGUMENT (a number that is negative, infinite or NaN) and BAD_STATE (without an
+ * optimizer, not after finish of a TRAIN step, a second time), and nothing was sent; MISMATCH if the update is not the same on all ranks,
+ * naming both; CORRUPT as WEFT_NONFINITE_FAIL says. After these two nothing was updated, on any rank, and the context can go on with
+ * step_end; `requests` are lost then, so pass them again. */
 WEFT_EXPORT weft_result_t weft_shard_optimizer_step(weft_shard_context_t context,
                                                     const weft_shard_update_t* update,
                                                     weft_shard_update_result_t* result);
 
-/* In place of weft_shard_optimizer_step: gives this step's gradients up, and nothing is updated, on any rank; for a step of which only
- * the gradients or their norm were wanted, or that somebody else has found a reason to leave out. The loss scale stays, and gradients
- * that are not finite do not count. Collective. Errors as weft_shard_optimizer_step; MISMATCH, naming both, if other ranks update. */
+/* In place of weft_shard_optimizer_step: gives this step's gradients up, and nothing is updated, on any rank. The loss scale stays, and
+ * gradients that are not finite do not count. Collective. Errors as weft_shard_optimizer_step; MISMATCH if other ranks update. */
 WEFT_EXPORT weft_result_t weft_shard_drop_gradients(weft_shard_context_t context, void* stream);
 
-/* Ends the step. BAD_STATE, and the step goes on: in a context with an optimizer, of whatever kind, if a TRAIN step is finished and
- * neither weft_shard_optimizer_step nor weft_shard_drop_gradients was called; if weft_shard_optimizer_step has left params of kind OWN
- * to the caller, and it has not called weft_shard_params_updated since. In a context without an optimizer the gradients are the
- * caller's, and nothing is asked for. With verify_steps in the config it is collective every so many training steps and may return
- * MISMATCH as weft_shard_context_verify does; the step has ended all the same. */
+/* Ends the step. BAD_STATE, and the step goes on, after finish of a TRAIN step of a context with an optimizer of any kind: before
+ * weft_shard_optimizer_step or weft_shard_drop_gradients, and before weft_shard_params_updated if the caller was left params of kind OWN.
+ * With verify_steps in the config it is collective every so many training steps and may return MISMATCH as weft_shard_context_verify
+ * does; the step has ended all the same. */
 WEFT_EXPORT weft_result_t weft_shard_step_end(weft_shard_context_t context);
 
-/* This rank cannot finish the step: the others' waits return WEFT_ABORTED with rank and `reason`
- * within a second. The parameters are untouched. The group is poisoned as by weft_group_abort, and with it the groups of
- * the mesh's axes, which any failure of a context on several axes does too. Any thread. */
+/* This rank cannot finish the step: the others' waits return WEFT_ABORTED with rank and `reason` within a second. The parameters are
+ * untouched. The group is poisoned as by weft_group_abort, and with it those of the mesh's axes, as by any failure. Any thread. */
 WEFT_EXPORT weft_result_t weft_shard_abort_step(weft_shard_context_t context, const char* reason);
 
 WEFT_END_DECLS
