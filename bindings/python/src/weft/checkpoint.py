@@ -193,4 +193,4 @@ class Checkpoint:
 def _texts(address: int | None, count: int) -> tuple[str, ...]:
     if not address:
         return ()
-    return tuple(text.decode() for text in (ctypes.c_char_p * count).from_address(address))
+    return tuple((text or b"").decode() for text in (ctypes.c_char_p * count).from_address(address))
