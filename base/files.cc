@@ -2,6 +2,8 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 
 #include "base/status.h"
 #include "base/text.h"
@@ -75,6 +77,19 @@ std::string ParentDirectory(std::string_view path) {
   while (path.size() > 1 && path.back() == '/')
     path.remove_suffix(1);
   return path.empty() ? "/" : std::string(path);
+}
+
+absl::StatusOr<std::string> AbsolutePath(std::string_view path) {
+  while (path.size() > 1 && path.back() == '/')
+    path.remove_suffix(1);
+  if (!path.empty() && path.front() == '/') return std::string(path);
+  std::error_code error;
+  const std::filesystem::path here = std::filesystem::current_path(error);
+  if (error) {
+    return FileError(error.value(),
+                     StrCat("finding the current directory, in which ", path, " is to be"));
+  }
+  return (here / path).string();
 }
 
 absl::StatusOr<std::string> ReadWholeFile(Files& files, const std::string& path, size_t bytes_max) {

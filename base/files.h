@@ -106,6 +106,10 @@ absl::Status FileError(int error_number, std::string_view what);
 // The directory that `path` stands in: "." for a bare name.
 std::string ParentDirectory(std::string_view path);
 
+// Where `path` leads from the directory that this process is in now, so that it leads there from any other too; without slashes at its end. SYSTEM_ERROR
+// if that directory is gone.
+absl::StatusOr<std::string> AbsolutePath(std::string_view path);
+
 // All of a small file. CORRUPT if it has more than `bytes_max` bytes.
 absl::StatusOr<std::string> ReadWholeFile(Files& files, const std::string& path, size_t bytes_max);
 

@@ -6,6 +6,11 @@
 //   const uint64_t count = reader.Number(reader.Member(json, "count"), kCountMax);
 //   if (!reader.ok()) return reader.status();       // CORRUPT, "the text of the schedule has no member "count" ..."
 //
+// An object that names one member twice is refused: two readers may take two different ones of them. Of a large text the elements of a list,
+// or the members, can be had one by one, so that they are never in memory together:
+//
+//   const Json json = reader.Parse(text, kTextBytesMax, {.list = "tensors", .take = [&](const std::string&, const Json& tensor) { ... }});
+//
 // Compiles slowly: include it where a format is read, and nowhere else.
 //
 // Thread-safety: one thread.
@@ -13,8 +18,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -46,13 +53,42 @@ class JsonReaderOf {
   // Of a value that is not what it should be: "cpus" that is no text. It is that of the last member that was asked for, or lies in it.
   void FailValue(std::string_view what) { Fail(StrCat("\"", asked_, "\" that is ", what)); }
 
-  // An empty value, with an error, if it is longer than `bytes_max` or no object.
-  Json Parse(std::string_view text, size_t bytes_max) {
+  // Objects that are handed out as soon as they are read, and are not part of what Parse() returns.
+  struct Elements {
+    // Those in the list that is this member of the whole; nullptr: those that are members of the whole.
+    const char* list = nullptr;
+    // `key`: of the member that the object, or its list, is. Members that stand behind it in the text are not read yet. Empty: nothing is handed out.
+    std::function<void(const std::string& key, const Json& element)> take = {};
+  };
+
+  // An empty value, with an error, if it is longer than `bytes_max`, no object, or names a member of an object twice.
+  Json Parse(std::string_view text, size_t bytes_max, const Elements& elements = {}) {
     if (text.size() > bytes_max) {
       Fail(StrCat("more than ", bytes_max, " bytes"));
       return {};
     }
-    Json json = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+    std::vector<std::unordered_set<std::string>> names;  // of the objects that are being read
+    std::string member;                                  // of the whole
+    const size_t element_depth = elements.list == nullptr ? 1 : 2;
+    const auto keep = [&](int nesting, nlohmann::detail::parse_event_t event, const Json& parsed) {
+      using Event = nlohmann::detail::parse_event_t;
+      const auto depth = static_cast<size_t>(nesting);
+      if (event == Event::object_start) {
+        if (names.size() <= depth) names.resize(depth + 1);
+        names[depth].clear();
+      } else if (event == Event::key) {
+        const auto& name = parsed.template get_ref<const std::string&>();
+        if (!names[depth - 1].insert(name).second)
+          Fail(StrCat("two members \"", name, "\" in one object"));
+        if (depth == 1) member = name;
+      } else if (event == Event::object_end && depth == element_depth && elements.take &&
+                 (elements.list == nullptr || member == elements.list)) {
+        elements.take(member, parsed);
+        return false;
+      }
+      return true;
+    };
+    Json json = Json::parse(text.begin(), text.end(), keep, /*allow_exceptions=*/false);
     if (!json.is_object()) Fail("no JSON object");
     return json;
   }

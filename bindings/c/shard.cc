@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/files.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "bindings/c/guard.h"
@@ -69,7 +70,7 @@ absl::Status ReadOffload(const weft_shard_offload_t* offload, OffloadOptions* op
   }
   if (copy.params != 0 && copy.params != 1)
     return Invalid(kCall, StrCat("params of offload is ", copy.params, "; use 0 or 1"));
-  options->directory = copy.directory;
+  WEFT_ASSIGN_OR_RETURN(options->directory, AbsolutePath(copy.directory));
   options->params = copy.params == 1;
   if (copy.buffer_bytes != 0) options->buffer_bytes = copy.buffer_bytes;
   return absl::OkStatus();

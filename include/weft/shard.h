@@ -185,7 +185,7 @@ WEFT_EXPORT weft_result_t weft_shard_context_destroy(weft_shard_context_t contex
 
 /* Opens a unit. Units are declared in the order in which forward uses them. NULL policy: NO_SHARD.
  * Units of one context may have different policies.
- * Errors: INVALID_ARGUMENT (NULL, name empty or used twice, preset), BAD_STATE. */
+ * Errors: INVALID_ARGUMENT (NULL, name empty, no UTF-8 or used twice, preset), BAD_STATE. */
 WEFT_EXPORT weft_result_t weft_shard_unit_begin(weft_shard_context_t context, const char* name,
                                                 const weft_shard_policy_t* policy,
                                                 weft_shard_unit_t* unit);
@@ -201,8 +201,8 @@ typedef struct weft_shard_param_config {
 } weft_shard_param_config_t;
 
 /* Adds a param. Only a frozen one, such as quantised weights or a mask, may be of a type other than the four of
- * config->dtype. Params are given in the order in which forward uses them. Errors: INVALID_ARGUMENT (NULL, name empty or used
- * twice, dtype, flags, ndim, product of dimensions), BAD_STATE. */
+ * config->dtype. Params are given in the order in which forward uses them. Errors: INVALID_ARGUMENT (NULL, name empty, no UTF-8 or
+ * used twice, dtype, flags, ndim, product of dimensions), BAD_STATE. */
 WEFT_EXPORT weft_result_t weft_shard_unit_add_param(weft_shard_unit_t unit,
                                                     const weft_shard_param_config_t* config,
                                                     weft_shard_param_t* param);

@@ -39,7 +39,7 @@
 
 WEFT_BEGIN_DECLS
 
-/* Where a rank's optimizer state goes. Memory is more than buffer_bytes if a matrix of MUON is larger than a quarter of it. */
+/* Where a rank's optimizer state goes: a relative directory is so to the current one of weft_shard_context_create. Memory is more than buffer_bytes if a matrix of MUON is larger than a quarter of it. */
 typedef struct weft_shard_offload {
   size_t struct_size;
   const char* directory; /* that is there, and may be written to; copied */

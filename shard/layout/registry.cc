@@ -7,9 +7,11 @@
 
 #include "weft/shard.h"
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_join.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "comm/kernels/dtype.h"
 
 namespace weft {
@@ -31,6 +33,14 @@ absl::Status BadState(std::string_view call, std::string_view what) {
 bool IsTrainable(weft_dtype_t dtype) {
   return dtype == WEFT_FLOAT16 || dtype == WEFT_BFLOAT16 || dtype == WEFT_FLOAT32 ||
          dtype == WEFT_FLOAT64;
+}
+
+// Names go into checkpoints, plans and messages, which are text.
+absl::Status CheckName(std::string_view call, std::string_view what, std::string_view name) {
+  if (name.empty()) return Invalid(call, StrCat("the name of ", what, " is empty; give it one"));
+  if (IsUtf8(name)) return absl::OkStatus();
+  return Invalid(call, StrCat("the name of ", what, " is no UTF-8: \"",
+                              absl::CHexEscape(ToAbsl(name)), "\"; give it another one"));
 }
 
 absl::Status CheckDimensions(std::string_view call, std::string_view what, int ndim) {
@@ -67,7 +77,7 @@ std::string PolicyText(const Placement& placement) {
 }  // namespace
 
 absl::StatusOr<int> Registry::BeginUnit(std::string_view name, const Placement& placement) {
-  if (name.empty()) return Invalid("unit_begin", "the name of the unit is empty; give it one");
+  WEFT_RETURN_IF_ERROR(CheckName("unit_begin", "the unit", name));
   if (open_unit_ >= 0) {
     return BadState("unit_begin", StrCat("unit ", name, " cannot begin while unit ",
                                          units_[static_cast<size_t>(open_unit_)].name,
@@ -86,9 +96,7 @@ absl::StatusOr<int> Registry::BeginUnit(std::string_view name, const Placement& 
 
 absl::StatusOr<int> Registry::AddParam(int unit, std::string_view name, const int64_t* shape,
                                        int ndim, weft_dtype_t dtype, bool frozen, bool decays) {
-  if (name.empty()) {
-    return Invalid("unit_add_param", "the name of the parameter is empty; give it one");
-  }
+  WEFT_RETURN_IF_ERROR(CheckName("unit_add_param", "the parameter", name));
   const std::string what = StrCat("parameter ", name);
   WEFT_RETURN_IF_ERROR(CheckDimensions("unit_add_param", what, ndim));
   if (DtypeSize(dtype) == 0 || (!frozen && !IsTrainable(dtype))) {
@@ -132,9 +140,7 @@ absl::StatusOr<int> Registry::AddParam(int unit, std::string_view name, const in
 }
 
 absl::Status Registry::TieParam(int unit, std::string_view name, int param) {
-  if (name.empty()) {
-    return Invalid("unit_tie_param", "the name of the tied parameter is empty; give it one");
-  }
+  WEFT_RETURN_IF_ERROR(CheckName("unit_tie_param", "the tied parameter", name));
   const ParamSpec& owner = params_[static_cast<size_t>(param)];
   if (owner.unit == unit) {
     return Invalid("unit_tie_param", StrCat("parameter ", owner.name,
@@ -181,10 +187,8 @@ absl::Status Registry::SetGlobal(int param, std::string_view name, const int64_t
                                  size_t begin) {
   constexpr char kCall[] = "param_global";
   ParamSpec& spec = params_[static_cast<size_t>(param)];
-  if (name.empty()) {
-    return Invalid(kCall, StrCat("the name of the global tensor of parameter ", spec.name,
-                                 " is empty; give it one"));
-  }
+  WEFT_RETURN_IF_ERROR(
+      CheckName(kCall, StrCat("the global tensor of parameter ", spec.name), name));
   const std::string what = StrCat("global tensor ", name);
   WEFT_RETURN_IF_ERROR(CheckDimensions(kCall, what, ndim));
   WEFT_ASSIGN_OR_RETURN(const size_t total, CountOfShape(kCall, what, shape, ndim));

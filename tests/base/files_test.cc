@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <random>
 #include <string>
@@ -394,6 +395,16 @@ TEST_F(FilesTest, AFileIsReplacedAsAWhole) {
   ASSERT_EQ(files_.MakeDirectory(Path("d")), absl::OkStatus());
   EXPECT_NE(WriteFileAtomically(files_, Path("d"), "three"), absl::OkStatus());
   EXPECT_EQ(*files_.List(root_), (Names{"a", "d"}));
+}
+
+TEST(AbsolutePath, LeadsWhereThePathLedWhenItWasGiven) {
+  const std::string here = std::filesystem::current_path().string();
+  EXPECT_EQ(*AbsolutePath("a/b"), here + "/a/b");
+  EXPECT_EQ(*AbsolutePath("a///"), here + "/a");
+  EXPECT_EQ(*AbsolutePath("../a"), here + "/../a");
+  EXPECT_EQ(*AbsolutePath("/a/b//"), "/a/b");
+  EXPECT_EQ(*AbsolutePath("/"), "/");
+  EXPECT_EQ(*AbsolutePath("///"), "/");
 }
 
 TEST(ParentDirectory, IsWhatStandsBeforeTheLastName) {

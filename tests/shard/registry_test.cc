@@ -50,8 +50,11 @@ TEST(Registry, DescribesWhatRanksMustAgreeOn) {
 TEST(Registry, RefusesBadNames) {
   Registry registry;
   ExpectError(registry.BeginUnit("").status(), WEFT_INVALID_ARGUMENT, "empty");
+  ExpectError(registry.BeginUnit("caf\xe9").status(), WEFT_INVALID_ARGUMENT,
+              "the name of the unit is no UTF-8: \"caf\\xe9\"");
   const int unit = *registry.BeginUnit("a");
   ExpectError(AddStatus(registry, unit, "", {1}), WEFT_INVALID_ARGUMENT, "empty");
+  ExpectError(AddStatus(registry, unit, "\xff", {1}), WEFT_INVALID_ARGUMENT, "no UTF-8");
   ASSERT_TRUE(AddStatus(registry, unit, "w", {1}).ok());
   ExpectError(AddStatus(registry, unit, "w", {1}), WEFT_INVALID_ARGUMENT, "parameter w already");
   ASSERT_TRUE(registry.SealUnit(unit).ok());
