@@ -99,7 +99,8 @@ endfunction()
 # The entry has a program of its own, or shares one with others of its folder, if its source says so: its cases stand in a namespace of the
 # source's name, weft::test::store_test. Then it is compiled together with some of the others, and the entry runs its own cases alone, in a
 # process of its own all the same. A test that replaces functions of the whole program, such as malloc, by itself or by what it is linked
-# to, has a program of its own, and so has one whose target gets definitions or whose program other entries run.
+# to, or that does something before main(), such as setting an environment variable, has a program of its own, and so has one whose target
+# gets definitions or whose program other entries run.
 function(weft_test name)
   cmake_parse_arguments(arg "ONE_THREAD;WAITS" "TIMEOUT" "LABELS;SOURCES;LIBS" ${ARGN})
   if(NOT WEFT_BUILD_TESTS OR (arg_ONE_THREAD AND WEFT_SANITIZE STREQUAL "thread"))

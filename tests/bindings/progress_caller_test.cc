@@ -11,7 +11,7 @@
 #include "tests/bindings/local_threads.h"
 #include "tests/bindings/polling.h"
 
-namespace weft::test::progress_caller_test {
+namespace weft::test {
 namespace {
 
 // Before weft reads its options.
@@ -227,4 +227,4 @@ TEST_F(CallerProgress, CallbacksOfMessagesRunWhileACollectiveWaits) {
 }
 
 }  // namespace
-}  // namespace weft::test::progress_caller_test
+}  // namespace weft::test

@@ -10,7 +10,7 @@
 #include "gmock/gmock.h"
 #include "tests/shard/ranks.h"
 
-namespace weft::memory_test {
+namespace weft {
 namespace {
 
 using testing::HasSubstr;
@@ -37,4 +37,4 @@ TEST(Finalize, TellsTheOthersThatARankHasNoMemory) {
 }
 
 }  // namespace
-}  // namespace weft::memory_test
+}  // namespace weft

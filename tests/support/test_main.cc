@@ -5,11 +5,14 @@
 //
 // Every case belongs to a source that is named like a test, so that some entry runs it, and has a name that no other source uses. It ends
 // with 2 if that is not so: then a case would be lost, or would run in two entries.
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <map>
 #include <string>
 #include <string_view>
+
+#include <fnmatch.h>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -49,6 +52,29 @@ std::map<std::string, std::string> SourcesOfCases() {
   return sources;
 }
 
+// Patterns of those of `of` that `wanted`, a filter of GoogleTest's (positive patterns, and behind a '-' negative ones), lets through.
+std::string FilterOf(std::string_view of, const std::map<std::string, std::string>& sources,
+                     const std::string& wanted) {
+  const auto fits = [](const std::string& name, std::string_view patterns) {
+    for (size_t begin = 0; begin <= patterns.size();) {
+      const size_t end = std::min(patterns.find(':', begin), patterns.size());
+      const std::string pattern(patterns.substr(begin, end - begin));
+      if (fnmatch(pattern.c_str(), name.c_str(), 0) == 0) return true;
+      begin = end + 1;
+    }
+    return false;
+  };
+  const size_t dash = std::min(wanted.find('-'), wanted.size());
+  const std::string positive = dash == 0 ? "*" : wanted.substr(0, dash);
+  const std::string negative = dash < wanted.size() ? wanted.substr(dash + 1) : "";
+  std::string patterns;
+  for (const auto& [name, source] : sources) {
+    if (source == of && fits(name, positive) && !fits(name, negative))
+      patterns += (patterns.empty() ? "" : ":") + name;
+  }
+  return patterns.empty() ? "-*" : patterns;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -60,19 +86,12 @@ int main(int argc, char** argv) {
   const std::map<std::string, std::string> sources = SourcesOfCases();
   if (sources.empty()) return 2;
   if (!of.empty()) {
-    std::string others;
-    bool found = false;
-    for (const auto& [name, source] : sources) {
-      found = found || source == of;
-      if (source != of) others += ":" + name;
-    }
-    if (!found) {
+    if (std::none_of(sources.begin(), sources.end(),
+                     [&](const auto& one) { return one.second == of; })) {
       std::fprintf(stderr, "no case is in %s\n", of.data());
       return 2;
     }
-    std::string filter = GTEST_FLAG_GET(filter);
-    if (filter.find('-') == std::string::npos) filter += '-';
-    GTEST_FLAG_SET(filter, filter + others);
+    GTEST_FLAG_SET(filter, FilterOf(of, sources, GTEST_FLAG_GET(filter)));
   }
   return RUN_ALL_TESTS();
 }

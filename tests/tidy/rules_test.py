@@ -39,6 +39,10 @@ def rule_violations(tree):
                 if name in _NOT_EMBEDDABLE:
                     found.append(f"{path}:{line} includes {name}, which libweft.so cannot hold: see cmake/absl.cmake")
             report(path, r"\bsleep_for\b|\busleep\s*\(|\bsleep\s*\(", "sleeps; wait for the event with a deadline")
+        own = pathlib.PurePosixPath(path).stem
+        if own.endswith("_test") and source_tree.lines_matching(tree[path], rf"^namespace weft(::[a-z]+)?::{own} {{"):
+            report(path, r"^\S.*(?:=|\{|\().*\b(?:setenv|putenv|signal|sigaction|prctl|setrlimit)\s*\(",
+                   "does something before main() of a program that other tests share; leave out the namespace of its name")
         for part in pathlib.PurePosixPath(path).with_suffix("").parts:
             if set(part.lower().split("_")) & _VAGUE_NAMES:
                 found.append(f"{path} is named {part}; name it after what it does")
@@ -79,6 +83,12 @@ class Rules(unittest.TestCase):
     def test_unembeddable_abseil_is_found(self):
         self.assertEqual(["comm/a.cc:1"], self.found("comm/a.cc", '#include "absl/strings/str_format.h"\n'))
         self.assertEqual([], self.found("comm/a.cc", '#include "absl/strings/str_cat.h"\n'))
+
+    def test_what_a_shared_program_would_do_before_main_is_found(self):
+        line = "const int kSet = setenv(\"A\", \"b\", 1);\n"
+        self.assertEqual(["tests/x/a_test.cc:2"], self.found("tests/x/a_test.cc", "namespace weft::test::a_test {\n" + line))
+        for text in ("namespace weft::test {\n" + line, "namespace weft::test::a_test {\n  " + line):
+            self.assertEqual([], self.found("tests/x/a_test.cc", text))
 
     def test_vague_names_are_found(self):
         self.assertEqual(["comm/utils.cc"], self.found("comm/utils.cc", ""))

