@@ -338,9 +338,9 @@ class CheckpointProgramTest(unittest.TestCase):
                        stdout=subprocess.DEVNULL, timeout=_DEADLINE_S)
         for name, init, who in (("file", "old.safetensors", ""), ("folder", "shards", ""), ("index", "shards/model.safetensors.index.json", ""),
                                 ("step", "runs/old/checkpoints/step-00000020", ", which 3 ranks have saved")):
-            printed = self.run_it(f"by-{name}", "--init", init, "--seed", "7", steps=1, model=_FLOAT32)
+            printed = self.run_it(f"from-{name}", "--init", init, "--seed", "7", steps=1, model=_FLOAT32)
             self.assertIn(f"begin with the weights of {init}{who}\n", printed)
-            self.assertEqual(self.figures("new")[0]["loss"], self.figures(f"by-{name}")[0]["loss"])
+            self.assertEqual(self.figures("new")[0]["loss"], self.figures(f"from-{name}")[0]["loss"])
         # A part of it: a model of another number of layers.
         printed = self.run_it("more", "--init", "old.safetensors", "--init-partial", steps=1, model=with_layers(3))
         self.assertRegex(printed, r"not in it, and as in a run without --init: block\.2\.ln1\.weight, .*block\.2\.")

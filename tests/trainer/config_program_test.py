@@ -75,14 +75,14 @@ class ConfigProgramTest(unittest.TestCase):
     def test_micro_batches_need_not_divide_it_either(self):
         self.train(1, "one", "--batch", "7", *_FLOAT32)
         for ranks, strategy in ((2, "full-shard"), (3, "zero2")):
-            self.train(ranks, "many", "--batch", "7", "--accumulate", "2", "--strategy", strategy, *_FLOAT32)
+            self.train(ranks, "many", "--overwrite", "--batch", "7", "--accumulate", "2", "--strategy", strategy, *_FLOAT32)
             for one, many in zip(self.losses("one"), self.losses("many")):
                 self.assertAlmostEqual(1, many / one, delta=1e-5)
 
     def test_the_default_is_one_sequence_for_each_rank_that_4_do_not_serve(self):
         for ranks, batch in ((2, "4 sequences (2 on each rank)"), (5, "5 sequences (1 on each rank)"), (8, "8 sequences (1 on each rank)")):
-            self.assertIn(f"plan   2 steps x {batch} = ", self.train(ranks, "run", "--steps", "2"))
-        self.assertIn("x 6 sequences (3 on each rank) = ", self.train(2, "run", "--accumulate", "3", "--steps", "2"))
+            self.assertIn(f"plan   2 steps x {batch} = ", self.train(ranks, "run", "--overwrite", "--steps", "2"))
+        self.assertIn("x 6 sequences (3 on each rank) = ", self.train(2, "run", "--overwrite", "--accumulate", "3", "--steps", "2"))
 
     def test_a_batch_that_leaves_a_rank_without_a_sequence_is_refused(self):
         printed = self.train(3, "run", "--batch", "2", code=2)

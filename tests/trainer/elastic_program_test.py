@@ -50,7 +50,8 @@ class ElasticProgramTest(unittest.TestCase):
         killed = []
         for _ in range(count):
             time.sleep(self.random.uniform(0, 0.1))
-            rank, pid = self.random.choice(sorted(ranks_of(process.pid).items()))
+            # One that was killed may be there for a moment.
+            rank, pid = self.random.choice(sorted(set(ranks_of(process.pid).items()) - set(killed)))
             os.kill(pid, signal.SIGKILL)
             killed.append((rank, pid))
         printed += process.stdout.read()

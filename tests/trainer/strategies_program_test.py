@@ -24,7 +24,7 @@ _STRATEGIES = {
 
 def train(directory, strategy, *more, ranks=2, nodes=""):
     """Runs 21 steps; returns what was printed and the lines of metrics.jsonl without times. `nodes`: fake ones."""
-    command = [weftrun, "-n", str(ranks), weft_train, "--data", "text", "--name", strategy, "--steps", "21", "--seq", "16",
+    command = [weftrun, "-n", str(ranks), weft_train, "--data", "text", "--name", strategy, "--overwrite", "--steps", "21", "--seq", "16",
                "--layers", "2", "--heads", "3", "--width", "15", "--batch", "8", "--accumulate", "2", "--eval-every", "10",
                "--strategy", strategy, *more]
     done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=120, check=False,
