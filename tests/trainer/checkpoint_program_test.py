@@ -336,7 +336,8 @@ class CheckpointProgramTest(unittest.TestCase):
         # So has the file itself, or several of it, or one of the run's checkpoints.
         subprocess.run([weftctl, "checkpoint", "export", self.weights("old"), "--to", "shards", "--shard-size", "5KB"], cwd=self.directory, check=True,
                        stdout=subprocess.DEVNULL, timeout=_DEADLINE_S)
-        for name, init, who in (("file", "old.safetensors", ""), ("folder", "shards", ""), ("index", "shards/model.safetensors.index.json", ""),
+        for name, init, who in (("single-file", "old.safetensors", ""), ("folder", "shards", ""),
+                                ("index", "shards/model.safetensors.index.json", ""),
                                 ("step", "runs/old/checkpoints/step-00000020", ", which 3 ranks have saved")):
             printed = self.run_it(f"from-{name}", "--init", init, "--seed", "7", steps=1, model=_FLOAT32)
             self.assertIn(f"begin with the weights of {init}{who}\n", printed)
