@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -12,11 +14,22 @@
 #include "base/text.h"
 #include "base/wait.h"
 #include "shard/checkpoint/catalog.h"
+#include "shard/checkpoint/given_name.h"
 #include "shard/checkpoint/patience.h"
+#include "shard/checkpoint/safetensors.h"
 #include "shard/checkpoint/save_ground.h"
+#include "shard/checks/agreement.h"
 
 namespace weft {
 namespace {
+
+const SavedValue* FindValue(const std::vector<SavedValue>& values, std::string_view name,
+                            int rank) {
+  const auto found = std::find_if(values.begin(), values.end(), [&](const SavedValue& value) {
+    return value.name == name && value.rank == rank;
+  });
+  return found == values.end() ? nullptr : &*found;
+}
 
 // After a wait that failed: it was the wait that was interrupted, and not the save that has failed.
 bool IsUnderWay(Saver& saver) {
@@ -29,6 +42,7 @@ bool IsUnderWay(Saver& saver) {
 absl::StatusOr<std::unique_ptr<Checkpoint>> Checkpoint::Create(std::shared_ptr<ProcessGroup> group,
                                                                Files& files,
                                                                CheckpointOptions options) {
+  WEFT_ASSIGN_OR_RETURN(options.directory, AbsolutePath(options.directory));
   std::unique_ptr<Checkpoint> checkpoint(
       new Checkpoint(std::move(group), files, std::move(options)));
   WEFT_RETURN_IF_ERROR(checkpoint->AgreeOnJob());
@@ -61,15 +75,16 @@ absl::Status Checkpoint::AgreeOnGround() {
   absl::Status taken;
   if (group_->rank() == 0) {
     SystemPatience patience([] { return absl::OkStatus(); });
-    GroundRequest request{.root = options_.directory,
-                          .token = job_,
-                          .seen = seen_,
-                          // The others wait in a collective meanwhile.
-                          .deadline_ns = Later(MonotonicNs(), options_.timeout_ns / 2),
-                          .retention = options_.retention,
-                          // The state of a group that was made anew may be in no checkpoint, and is the same job's.
-                          .may_push_out = loaded_ || group_->epoch() > 1,
-                          .refuses = options_.refuse_not_loaded};
+    GroundRequest request{
+        .root = options_.directory,
+        .token = job_,
+        .seen = seen_,
+        // The others wait in a collective meanwhile.
+        .deadline_ns = Later(MonotonicNs(), options_.timeout_ns / 2),
+        .retention = options_.retention,
+        // The state of a group that was made anew may be in no checkpoint, and is the same job's.
+        .may_push_out = loaded_ || group_->epoch() > 1,
+        .refuses = options_.refuse_not_loaded};
     taken = TakeGround(files_, *SystemSeams().proc, patience, request, &ground);
   }
   AgreedGround agreed = AgreedGround::Of(ground, taken);
@@ -97,13 +112,17 @@ absl::Status Checkpoint::AddContext(std::string_view name, Context& context) {
           StrCat("a context named \"", name, "\" was added before; give each a name of its own"));
     }
   }
+  WEFT_RETURN_IF_ERROR(CheckContextName(name));
   absl::StatusOr<ContextState> state = ContextState::Of(context);
   WEFT_RETURN_IF_ERROR(state.status());
+  for (const SavedTensor& tensor : state->tensors())
+    WEFT_RETURN_IF_ERROR(CheckGivenName("tensor", tensor.name));
   contexts_.emplace_back(name, std::make_unique<ContextState>(*std::move(state)));
   return absl::OkStatus();
 }
 
 absl::Status Checkpoint::AddValue(ValueCalls calls) {
+  WEFT_RETURN_IF_ERROR(CheckGivenName("value", calls.name));
   for (const ValueCalls& other : values_) {
     if (other.name == calls.name) {
       return MakeError(WEFT_INVALID_ARGUMENT,
@@ -116,6 +135,7 @@ absl::Status Checkpoint::AddValue(ValueCalls calls) {
 }
 
 absl::Status Checkpoint::AddTensor(SavedTensor tensor, size_t begin, size_t count, void* data) {
+  WEFT_RETURN_IF_ERROR(CheckGivenName("tensor", tensor.name));
   const size_t total = tensor.count();
   if (begin > total || count > total - begin) {
     return MakeError(WEFT_INVALID_ARGUMENT,
@@ -169,9 +189,8 @@ absl::Status Checkpoint::Save(int64_t step, How how) {
                               .ranks = group_->size()};
   last_step_ = step;
   asked_ = true;
-  const SaveSettings settings{.timeout_ns = options_.timeout_ns,
-                              .config = options_.config,
-                              .keeper = keeper_.get()};
+  const SaveSettings settings{
+      .timeout_ns = options_.timeout_ns, .config = options_.config, .keeper = keeper_.get()};
   absl::StatusOr<Snapshot> snapshot = Take(how == How::kInPlace);
   if (!snapshot.ok()) {
     // So that the others need not wait for this rank.
@@ -196,15 +215,60 @@ absl::StatusOr<bool> Checkpoint::WaitUntil(int64_t deadline_ns) {
   return ended;
 }
 
-absl::Status Checkpoint::LoadValues(const Manifest& manifest) {
+absl::Status Checkpoint::LoadValues(const SavedCheckpoint& saved) {
+  // All are read before any is given: what is damaged is passed over for another checkpoint.
+  std::vector<std::optional<std::string>> bytes;
   for (const ValueCalls& calls : values_) {
-    const int rank = calls.per_rank ? group_->rank() : -1;
-    const auto found = std::find_if(
-        manifest.values.begin(), manifest.values.end(),
-        [&](const SavedValue& value) { return value.name == calls.name && value.rank == rank; });
-    WEFT_RETURN_IF_ERROR(calls.load(found == manifest.values.end() ? nullptr : &found->bytes));
+    const SavedValue* const value =
+        FindValue(saved.manifest().values, calls.name, calls.per_rank ? group_->rank() : -1);
+    bytes.emplace_back();
+    if (value == nullptr) continue;
+    WEFT_ASSIGN_OR_RETURN(bytes.back(), saved.Value(*value));
+  }
+  for (size_t i = 0; i < values_.size(); ++i) {
+    const absl::Status taken = values_[i].load(bytes[i] ? &*bytes[i] : nullptr);
+    // Whatever the program's reason, the checkpoint is none for it.
+    if (!taken.ok()) return MakeError(WEFT_INVALID_ARGUMENT, FromAbsl(taken.message()));
   }
   return absl::OkStatus();
+}
+
+void Checkpoint::WarnOfLeftValues() const {
+  std::map<std::string_view, std::vector<int>> gone;  // by name, the ranks that are not there
+  std::set<std::string_view> unknown;
+  for (const SavedValue& value : loaded_values_) {
+    if (value.name == kSafetensorsMetadata) continue;  // of an import; no program has added it
+    const bool known = std::any_of(values_.begin(), values_.end(), [&](const ValueCalls& calls) {
+      return calls.name == value.name && calls.per_rank == (value.rank >= 0);
+    });
+    if (!known)
+      unknown.insert(value.name);
+    else if (value.rank >= group_->size())
+      gone[value.name].push_back(value.rank);
+  }
+  std::string text;
+  for (const auto& [name, ranks] : gone)
+    text += StrCat("; value ", name, " of ", RankList(ranks), ", which this group has not");
+  for (const std::string_view name : unknown)
+    text += StrCat("; value ", name, ", which was not added");
+  if (text.empty()) return;
+  LogWarn("checkpoint ", loaded_path_, " has values that no rank was given", text,
+          "; weft_checkpoint_value_read reads them");
+}
+
+absl::StatusOr<std::optional<std::string>> Checkpoint::LoadedValue(std::string_view name,
+                                                                   int rank) const {
+  if (loaded_path_.empty())
+    return MakeError(WEFT_BAD_STATE, "no checkpoint was loaded yet; load one first");
+  const SavedValue* const value = FindValue(loaded_values_, name, rank);
+  if (value == nullptr) return std::nullopt;
+  absl::StatusOr<std::string> bytes =
+      ReadValue(files_, loaded_path_, *value, ValueFileBytes(loaded_values_));
+  if (bytes.ok()) return std::optional<std::string>(*std::move(bytes));
+  if (!absl::IsNotFound(bytes.status())) return bytes.status();
+  return MakeError(WEFT_SYSTEM_ERROR,
+                   StrCat(FromAbsl(bytes.status().message()), "; the checkpoint ", loaded_path_,
+                          " was removed since it was loaded: read values before the next save"));
 }
 
 absl::StatusOr<Checkpoint::Loaded> Checkpoint::Load(int64_t step, uint32_t kinds, bool whole,
@@ -219,7 +283,7 @@ absl::StatusOr<Checkpoint::Loaded> Checkpoint::Load(int64_t step, uint32_t kinds
                       .timeout_ns = options_.timeout_ns};
   if (kinds != WEFT_SHARD_STATE_VALUES) {
     request.check = [this](const SavedCheckpoint& saved) {
-      return LoadValues(saved.manifest());
+      return LoadValues(saved);
     };
   }
   // It may still read what is to be written now. How it has ended is told of later.
@@ -232,15 +296,19 @@ absl::StatusOr<Checkpoint::Loaded> Checkpoint::Load(int64_t step, uint32_t kinds
     WEFT_RETURN_IF_ERROR(named.source->Written(kinds));
   if (!from.path.empty()) {
     // Values of another run are where this one begins, with steps of its own.
-    if (kinds != WEFT_SHARD_STATE_VALUES)
-      last_step_ = std::max(last_step_, saved->manifest().step);
+    if (kinds != WEFT_SHARD_STATE_VALUES) last_step_ = std::max(last_step_, saved->manifest().step);
     return Loaded{saved->manifest().step, saved->path(), saved->manifest().ranks, std::move(left)};
   }
   last_step_ = std::max(last_step_, saved->manifest().step);
   loaded_ = true;
   const std::string_view path = saved->path();
-  whole_ = ParseDirectoryName(path.substr(path.rfind('/') + 1));
+  whole_.reset();
+  // A directory that is a checkpoint by itself has none that counts in it.
+  if (path != options_.directory) whole_ = ParseDirectoryName(path.substr(path.rfind('/') + 1));
   if (keeper_ != nullptr && whole_) keeper_->KnowWhole(*whole_);
+  loaded_path_ = saved->path();
+  loaded_values_ = saved->manifest().values;
+  if (kinds != WEFT_SHARD_STATE_VALUES && group_->rank() == 0) WarnOfLeftValues();
   return Loaded{saved->manifest().step, saved->path(), saved->manifest().ranks, std::move(left)};
 }
 

@@ -34,11 +34,13 @@
 namespace weft {
 
 struct CheckpointOptions {
-  std::string directory;  // of all checkpoints; its parent exists
+  std::string
+      directory;  // of all checkpoints; its parent exists. One that is relative is so to the current directory of now
   Retention retention;
   int64_t timeout_ns = 0;  // of a save, and of each collective of a load
   std::string config;      // rank 0 writes it beside each checkpoint
-  bool refuse_not_loaded = false;  // to push out checkpoints of which none was loaded; else a warning
+  bool refuse_not_loaded =
+      false;  // to push out checkpoints of which none was loaded; else a warning
 };
 
 // Bytes of the program's own, under a name.
@@ -61,7 +63,7 @@ class Checkpoint {
   Checkpoint(const Checkpoint&) = delete;
   Checkpoint& operator=(const Checkpoint&) = delete;
 
-  // `context` outlives it; finalized. INVALID_ARGUMENT for a name that is taken.
+  // `context` outlives it; finalized. INVALID_ARGUMENT for a name that is taken, and, as the next two, for one that is no name in a checkpoint.
   absl::Status AddContext(std::string_view name, Context& context);
   absl::Status AddValue(ValueCalls calls);
   // As CallerTensors::Add; INVALID_ARGUMENT for an interval that the shape has not.
@@ -99,6 +101,10 @@ class Checkpoint {
   absl::StatusOr<Loaded> Load(int64_t step, uint32_t kinds, bool whole = false,
                               const LoadFrom& from = {});
 
+  // A value of the checkpoint that was loaded last, of any of the ranks that saved it; -1: of all. Nothing if it has none. BAD_STATE if none was loaded; SYSTEM_ERROR
+  // if it has been removed since.
+  absl::StatusOr<std::optional<std::string>> LoadedValue(std::string_view name, int rank) const;
+
  private:
   Checkpoint(std::shared_ptr<ProcessGroup> group, Files& files, CheckpointOptions options)
       : group_(std::move(group)),
@@ -110,7 +116,9 @@ class Checkpoint {
   absl::Status AgreeOnGround();
   absl::StatusOr<Snapshot> Take(bool in_place);
   std::vector<NamedSource> Sources();
-  absl::Status LoadValues(const Manifest& manifest);
+  absl::Status LoadValues(const SavedCheckpoint& saved);
+  // Values of the checkpoint that no rank has been given.
+  void WarnOfLeftValues() const;
 
   const std::shared_ptr<ProcessGroup> group_;
   Files& files_;
@@ -118,13 +126,15 @@ class Checkpoint {
   CheckpointJob job_ = 0;
   int64_t run_ = -1;  // -1: ranks have not agreed yet that this job saves
   bool loaded_ = false;
-  LockSighting seen_;                        // rank 0's
-  std::optional<CheckpointName> whole_;      // that was loaded
+  LockSighting seen_;                    // rank 0's
+  std::optional<CheckpointName> whole_;  // that was loaded
   int64_t last_step_ = -1;
   bool asked_ = true;  // how the last save has ended
   std::vector<std::pair<std::string, std::unique_ptr<ContextState>>> contexts_;
   CallerTensors tensors_;
   std::vector<ValueCalls> values_;
+  std::string loaded_path_;  // "": none was loaded
+  std::vector<SavedValue> loaded_values_;
   std::unique_ptr<Keeper> keeper_;  // rank 0's, from the first save on
   Saver saver_;                     // before that it ends
 };

@@ -15,6 +15,7 @@ constexpr std::string_view kStepPrefix = "step-";
 constexpr std::string_view kRunInfix = ".r";
 constexpr std::string_view kFailurePrefix = "failed-";
 constexpr std::string_view kDataPrefix = "rank-";
+constexpr std::string_view kValuesPrefix = "values-";
 constexpr std::string_view kRecordPrefix = "done-";
 constexpr std::string_view kJobPrefix = "job-";
 constexpr std::string_view kLockPrefix = "lock-";
@@ -92,6 +93,10 @@ std::string TensorFileName(int rank) {
   return fmt::format("{}{:05}.safetensors", kDataPrefix, rank);
 }
 
+std::string ValueFileName(int rank) {
+  return fmt::format("{}{:05}.bin", kValuesPrefix, rank);
+}
+
 std::string RecordName(int rank) {
   return fmt::format("{}{:05}.json", kRecordPrefix, rank);
 }
@@ -105,8 +110,9 @@ std::optional<int> RankOfFailureName(std::string_view name) {
 }
 
 std::optional<int> RankOfDataName(std::string_view name) {
-  const std::optional<int> of_tensors = RankOf(name, kDataPrefix, TensorFileName);
-  return of_tensors ? of_tensors : RankOf(name, kRecordPrefix, RecordName);
+  std::optional<int> rank = RankOf(name, kDataPrefix, TensorFileName);
+  if (!rank) rank = RankOf(name, kValuesPrefix, ValueFileName);
+  return rank ? rank : RankOf(name, kRecordPrefix, RecordName);
 }
 
 bool IsCheckpointFile(std::string_view name) {

@@ -2,7 +2,8 @@
 //
 //   step-00000120/              of the first run that saved here; step-00000120.r1 of the next, and so on
 //     rank-00003.safetensors    what rank 3 keeps
-//     done-00003.json           that it is on the disk
+//     values-00003.bin          its larger values, if it has any
+//     done-00003.json           that all of it is on the disk
 //     failed-00003              that it could not be written, and why
 //     config.json               what the program says of the run
 //     manifest.json             that all ranks have written: the checkpoint is one
@@ -47,6 +48,7 @@ std::string DirectoryName(const CheckpointName& name);
 std::optional<CheckpointName> ParseDirectoryName(std::string_view text);
 
 std::string TensorFileName(int rank);
+std::string ValueFileName(int rank);
 std::string RecordName(int rank);
 std::string FailureName(int rank);
 // Of what FailureName() made; nothing of other files.

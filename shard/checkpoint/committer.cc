@@ -16,12 +16,13 @@ namespace {
 
 // What `rank` has of a tensor is added to what is known of it.
 absl::Status AddCuts(const SavedTensor& own, int rank, SavedTensor* tensor) {
-  if (own.shape != tensor->shape || own.dtype != tensor->dtype || own.kinds != tensor->kinds) {
-    return MakeError(
-        WEFT_INVALID_ARGUMENT,
-        StrCat("tensor ", own.name, " is another one on rank ", rank, ", with shape ",
-               ShapeText(own.shape), ", than on ranks before it, with shape ",
-               ShapeText(tensor->shape), ", or has another type or other optimizer state"));
+  if (own.shape != tensor->shape || own.dtype != tensor->dtype || own.kinds != tensor->kinds ||
+      own.frozen != tensor->frozen || own.optimizer != tensor->optimizer) {
+    return MakeError(WEFT_INVALID_ARGUMENT,
+                     StrCat("tensor ", own.name, " is another one on rank ", rank, ", with shape ",
+                            ShapeText(own.shape), ", than on ranks before it, with shape ",
+                            ShapeText(tensor->shape),
+                            ", or has another type, another optimizer or other state of it"));
   }
   tensor->cuts.insert(tensor->cuts.end(), own.cuts.begin(), own.cuts.end());
   return absl::OkStatus();
@@ -58,8 +59,9 @@ absl::StatusOr<bool> Committer::Look() {
       complete = false;
       continue;
     }
-    WEFT_ASSIGN_OR_RETURN(const std::string text,
-                          ReadWholeFile(files_, place_.PathOf(RecordName(rank)), kRecordTextMax));
+    WEFT_ASSIGN_OR_RETURN(
+        const std::string text,
+        ReadWholeFile(files_, place_.PathOf(RecordName(rank)), kCheckpointTextMax));
     WEFT_RETURN_IF_ERROR(Take(rank, text));
   }
   return complete;
@@ -87,6 +89,7 @@ absl::StatusOr<Manifest> Committer::Merge() {
         WEFT_RETURN_IF_ERROR(AddCuts(tensor, record.rank, &manifest.tensors[place->second]));
     }
     manifest.scalars.insert(record.scalars.begin(), record.scalars.end());
+    manifest.optimizers.insert(record.optimizers.begin(), record.optimizers.end());
     manifest.values.insert(manifest.values.end(), record.values.begin(), record.values.end());
   }
   for (SavedTensor& tensor : manifest.tensors) {
@@ -110,10 +113,19 @@ absl::Status Committer::Commit(std::string_view config) {
     WEFT_RETURN_IF_ERROR(WriteFileAtomically(files_, place_.PathOf(kConfigName), config));
     manifest.config = SealedFileOf(config);
   }
+  const std::string text = ManifestText(manifest);
+  // As whoever loads it will: each rank's part may be within the limits, and all of them together not.
+  const absl::Status read = ReadManifest(kManifestName, text).status();
+  if (!read.ok()) {
+    return MakeError(WEFT_INVALID_ARGUMENT,
+                     StrCat("the ", place_.ranks,
+                            " ranks together have more than a checkpoint can "
+                            "have, and it was not committed: ",
+                            FromAbsl(read.message())));
+  }
   may_be_committed_ = true;
-  // Whoever sees the manifest sees all else: each rank's file and record were durable before they were seen here.
-  WEFT_RETURN_IF_ERROR(
-      WriteFileAtomically(files_, place_.PathOf(kManifestName), ManifestText(manifest)));
+  // Whoever sees the manifest sees all else: each rank's files and record were durable before they were seen here.
+  WEFT_RETURN_IF_ERROR(WriteFileAtomically(files_, place_.PathOf(kManifestName), text));
   WEFT_RETURN_IF_ERROR(files_.SyncDirectory(place_.root));
   // The directory of all checkpoints may be new itself.
   WEFT_RETURN_IF_ERROR(files_.SyncDirectory(ParentDirectory(place_.root)));

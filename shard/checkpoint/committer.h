@@ -35,8 +35,8 @@ class Committer {
   // "rank 3", "ranks 3, 5 and 7 others": whose records have not been seen.
   std::string Missing() const;
 
-  // INVALID_ARGUMENT if ranks disagree about a tensor or some elements were written by nobody; the errors of files. After an error there is
-  // no checkpoint. `config`: written as config.json unless it is empty.
+  // INVALID_ARGUMENT if ranks disagree about a tensor, if some elements were written by nobody, or if a reader would refuse the manifest, which is not
+  // written then; the errors of files. After an error there is no checkpoint. `config`: written as config.json unless it is empty.
   absl::Status Commit(std::string_view config);
 
   // Whether the manifest may be there: not before Commit() was about to write it.

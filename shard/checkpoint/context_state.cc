@@ -11,7 +11,10 @@ absl::StatusOr<ContextState> ContextState::Of(Context& context) {
   const std::vector<ParamSpec>& params = context.registry().params();
   for (size_t param = 0; param < params.size(); ++param) {
     const GlobalInterval& global = params[param].global;
-    SavedTensor tensor{.name = global.name, .shape = global.shape, .dtype = params[param].dtype};
+    SavedTensor tensor{.name = global.name,
+                       .shape = global.shape,
+                       .dtype = params[param].dtype,
+                       .frozen = params[param].frozen};
     // An empty one has a name and a shape alone.
     tensor.kinds = WEFT_SHARD_STATE_VALUES;
     for (int number = 0; number < WEFT_SHARD_STATE_KINDS; ++number) {
@@ -23,6 +26,27 @@ absl::StatusOr<ContextState> ContextState::Of(Context& context) {
     state.tensors_.push_back(std::move(tensor));
   }
   return state;
+}
+
+std::optional<weft_optimizer_kind_t> ContextState::OptimizerOf(size_t tensor) const {
+  const ParamSpec& param = context_->registry().params()[tensor];
+  if (param.frozen) return std::nullopt;
+  const absl::StatusOr<OptimizerGroup> group = context_->optimizer().Group(param.group);
+  if (!group.ok()) return std::nullopt;  // there is no optimizer
+  return group->kind;
+}
+
+std::vector<SavedGroup> ContextState::Groups() const {
+  std::vector<SavedGroup> groups;
+  for (int number = 0; number < WEFT_SHARD_PARAM_GROUPS_MAX; ++number) {
+    const absl::StatusOr<OptimizerGroup> group = context_->optimizer().Group(number);
+    if (!group.ok()) break;  // there is none of that number
+    SavedGroup saved{.kind = group->kind};
+    for (const auto& [name, value] : NamedNumbers(*group))
+      saved.numbers.emplace_back(name, value);
+    groups.push_back(std::move(saved));
+  }
+  return groups;
 }
 
 absl::StatusOr<StatePart> ContextState::Part(size_t tensor, weft_shard_state_kind_t kind) {

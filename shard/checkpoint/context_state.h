@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "shard/checkpoint/state_source.h"
@@ -17,6 +18,9 @@ class ContextState : public StateSource {
   static absl::StatusOr<ContextState> Of(Context& context);
 
   const std::vector<SavedTensor>& tensors() const override { return tensors_; }
+
+  std::optional<weft_optimizer_kind_t> OptimizerOf(size_t tensor) const override;
+  std::vector<SavedGroup> Groups() const override;
 
   absl::StatusOr<StatePart> Part(size_t tensor, weft_shard_state_kind_t kind) override;
 

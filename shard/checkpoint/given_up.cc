@@ -22,6 +22,7 @@ void RemoveQuietly(Files& files, const CheckpointPlace& place, const std::string
 void RemoveData(Files& files, const CheckpointPlace& place, int rank) {
   RemoveQuietly(files, place, RecordName(rank));
   RemoveQuietly(files, place, TensorFileName(rank));
+  RemoveQuietly(files, place, ValueFileName(rank));
 }
 
 // Rank 0 has begun a later checkpoint of this job.
@@ -44,8 +45,7 @@ bool IsMissing(Files& files, const std::string& path) {
 }  // namespace
 
 bool HasGivenUp(Files& files, const CheckpointPlace& place) {
-  const bool given_up =
-      files.Open(place.PathOf(FailureName(0))).ok() || HasGoneOn(files, place);
+  const bool given_up = files.Open(place.PathOf(FailureName(0))).ok() || HasGoneOn(files, place);
   // Asked afterwards: rank 0 may have failed when the manifest was there.
   return given_up && IsMissing(files, place.PathOf(kManifestName));
 }

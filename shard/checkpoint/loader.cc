@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "base/log.h"
@@ -18,9 +19,44 @@ namespace {
 
 // So many are tried.
 constexpr size_t kCandidatesMax = 64;
+// So often a directory that changes meanwhile, and shows no checkpoint, is listed.
+constexpr int kLooksMax = 100;
 
 // How a rank has fared with a checkpoint; the worst counts.
-enum class Outcome : int32_t { kGood = 0, kDamaged = 1, kRefused = 2, kNotTaken = 3 };
+enum class Outcome : int32_t {
+  kGood = 0,
+  kDamaged = 1,
+  kUnreadable = 2,  // it may be whole: a disk that fails, a user who may not
+  kRefused = 3,
+  kNotTaken = 4
+};
+
+bool MayAnotherDo(Outcome outcome) {
+  return outcome == Outcome::kDamaged || outcome == Outcome::kUnreadable;
+}
+
+Outcome OutcomeOf(const absl::Status& own, bool source_failed) {
+  if (own.ok()) return Outcome::kGood;
+  if (source_failed) return Outcome::kNotTaken;
+  if (absl::IsNotFound(own) || ResultOf(own) == WEFT_CORRUPT) return Outcome::kDamaged;
+  return ResultOf(own) == WEFT_SYSTEM_ERROR ? Outcome::kUnreadable : Outcome::kRefused;
+}
+
+weft_result_t ResultOfOutcome(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::kGood:
+      return WEFT_SUCCESS;
+    case Outcome::kDamaged:
+      return WEFT_CORRUPT;
+    case Outcome::kUnreadable:
+      return WEFT_SYSTEM_ERROR;
+    case Outcome::kRefused:
+      return WEFT_INVALID_ARGUMENT;
+    case Outcome::kNotTaken:
+      return WEFT_REMOTE_ERROR;
+  }
+  return WEFT_INTERNAL_ERROR;
+}
 
 // What stands where a checkpoint is looked for.
 enum class Where : int64_t {
@@ -35,9 +71,32 @@ struct CandidateList {
   CheckpointName names[kCandidatesMax];  // the latest first
 };
 
-bool IsDamage(const absl::Status& status) {
-  return absl::IsNotFound(status) || ResultOf(status) == WEFT_CORRUPT ||
-         ResultOf(status) == WEFT_SYSTEM_ERROR;
+absl::StatusOr<std::vector<std::string>> NamesIn(Files& files, const std::string& path) {
+  auto names = files.List(path);
+  if (absl::IsNotFound(names.status())) return std::vector<std::string>();
+  return names;
+}
+
+// Of checkpoints: beside them a lock may beat.
+absl::StatusOr<std::vector<std::string>> CheckpointNamesIn(Files& files, const std::string& root) {
+  WEFT_ASSIGN_OR_RETURN(std::vector<std::string> names, NamesIn(files, root));
+  std::erase_if(names, [](const std::string& name) { return !ParseDirectoryName(name); });
+  return names;
+}
+
+// A run that keeps one checkpoint removes it once the next is committed: between two looks both may have been out of sight. So none is there only if the
+// directory stayed as it was while it was looked at.
+absl::StatusOr<std::vector<CatalogEntry>> ListSettled(Files& files, const std::string& root) {
+  for (int looks = 0;; ++looks) {
+    WEFT_ASSIGN_OR_RETURN(const std::vector<std::string> before, CheckpointNamesIn(files, root));
+    WEFT_ASSIGN_OR_RETURN(std::vector<CatalogEntry> all, ListCheckpoints(files, root));
+    const bool seen = std::any_of(all.begin(), all.end(), [](const CatalogEntry& entry) {
+      return entry.committed || entry.unreadable;
+    });
+    if (seen || looks == kLooksMax) return all;
+    WEFT_ASSIGN_OR_RETURN(const std::vector<std::string> after, CheckpointNamesIn(files, root));
+    if (before == after) return all;
+  }
 }
 
 // The directory itself, or others' files.
@@ -54,15 +113,17 @@ absl::Status ListOnRank0(Files& files, const LoadRequest& request, CandidateList
     *list = {.count = 1, .where = Where::kOthers};
     return absl::OkStatus();
   }
-  WEFT_ASSIGN_OR_RETURN(const std::vector<CatalogEntry> all, ListCheckpoints(files, request.root));
+  WEFT_ASSIGN_OR_RETURN(const std::vector<CatalogEntry> all, ListSettled(files, request.root));
   list->count = 0;
+  bool any = false;
   for (auto entry = all.rbegin(); entry != all.rend(); ++entry) {
-    const bool may_be_one = entry->committed || entry->unreadable;
-    if (!may_be_one || (request.step >= 0 && entry->name.step != request.step)) continue;
+    if (!entry->committed && !entry->unreadable) continue;
+    any = true;
+    if (request.step >= 0 && entry->name.step != request.step) continue;
     if (list->count == kCandidatesMax) break;
     list->names[list->count++] = entry->name;
   }
-  if (all.empty()) TakeItself(files, request, list);
+  if (!any) TakeItself(files, request, list);
   return absl::OkStatus();
 }
 
@@ -96,14 +157,14 @@ class Attempt {
         path_(std::move(path)),
         where_(where) {}
 
-  // Ok: all ranks have loaded it. Else *damaged says whether an earlier one may do.
-  absl::Status Run(bool* damaged) {
-    WEFT_RETURN_IF_ERROR(AgreeOn(Open(), damaged));
-    WEFT_RETURN_IF_ERROR(CheckNothingIsLeft(damaged));
+  // Ok: all ranks have loaded it. Else *outcome says whether another one may do.
+  absl::Status Run(Outcome* outcome) {
+    WEFT_RETURN_IF_ERROR(AgreeOn(Open(), outcome));
+    WEFT_RETURN_IF_ERROR(CheckNothingIsLeft(outcome));
     bool source_failed = false;
     const absl::Status restored =
         Restore(*saved_, sources_, request_.kinds, &source_failed, request_.rules);
-    return AgreeOn(restored, damaged, source_failed);
+    return AgreeOn(restored, outcome, source_failed);
   }
 
   SavedCheckpoint Take() { return *std::move(saved_); }
@@ -130,37 +191,35 @@ class Attempt {
     WEFT_RETURN_IF_ERROR(saved.status());
     saved_ = *std::move(saved);
     WEFT_RETURN_IF_ERROR(CheckFits(*saved_, sources_, request_.kinds, request_.rules));
-    if (!request_.check) return absl::OkStatus();
-    // Whatever its reason: that is no damage.
-    const absl::Status checked = request_.check(*saved_);
-    return checked.ok() ? checked : MakeError(WEFT_INVALID_ARGUMENT, FromAbsl(checked.message()));
+    // The directory may be called by another step.
+    if (request_.step >= 0 && saved_->manifest().step != request_.step) {
+      return MakeError(
+          WEFT_INVALID_ARGUMENT,
+          StrCat("the checkpoint ", path_, " is of step ", saved_->manifest().step, ", and step ",
+                 request_.step, " was asked for; was its directory renamed?"));
+    }
+    return request_.check ? request_.check(*saved_) : absl::OkStatus();
   }
 
   // All ranks return the same outcome; this rank's own words, or those of the first that fared worst.
-  absl::Status AgreeOn(const absl::Status& own, bool* damaged, bool source_failed = false) {
-    *damaged = false;
-    const Outcome outcome = own.ok()        ? Outcome::kGood
-                            : source_failed ? Outcome::kNotTaken
-                            : IsDamage(own) ? Outcome::kDamaged
-                                            : Outcome::kRefused;
+  absl::Status AgreeOn(const absl::Status& own, Outcome* outcome, bool source_failed = false) {
+    const Outcome of_this_rank = OutcomeOf(own, source_failed);
+    *outcome = Outcome::kRefused;
     WEFT_ASSIGN_OR_RETURN(const std::vector<Outcome> all,
-                          GatherValue(group_, outcome, request_.timeout_ns));
+                          GatherValue(group_, of_this_rank, request_.timeout_ns));
     const auto worst = std::max_element(all.begin(), all.end());
+    *outcome = *worst;
     if (*worst == Outcome::kGood) return absl::OkStatus();
-    *damaged = *worst == Outcome::kDamaged;
     const auto rank = static_cast<size_t>(worst - all.begin());
     WEFT_ASSIGN_OR_RETURN(const std::vector<std::string> texts,
                           GatherText(group_, FromAbsl(own.message()), request_.timeout_ns));
-    if (outcome == *worst) return own;
-    const weft_result_t result = *worst == Outcome::kNotTaken ? WEFT_REMOTE_ERROR
-                                 : *damaged                   ? WEFT_CORRUPT
-                                                              : WEFT_INVALID_ARGUMENT;
-    return MakeError(result, {.rank = static_cast<int32_t>(rank)},
+    if (of_this_rank == *worst) return own;
+    return MakeError(ResultOfOutcome(*worst), {.rank = static_cast<int32_t>(rank)},
                      StrCat("rank ", rank, ": ", texts[rank]));
   }
 
   // A tensor that no rank takes: dropped without a word, it would be missed later. Those that may be dropped are kept in mind.
-  absl::Status CheckNothingIsLeft(bool* damaged) {
+  absl::Status CheckNothingIsLeft(Outcome* outcome) {
     std::vector<uint8_t> wanted = WantedTensors(*saved_, sources_, request_.rules);
     WEFT_RETURN_IF_ERROR(group_.Run({.kind = OpKind::kAllReduce,
                                      .dtype = WEFT_UINT8,
@@ -169,7 +228,7 @@ class Attempt {
                                      .in = wanted.data(),
                                      .out = wanted.data(),
                                      .timeout_ns = request_.timeout_ns}));
-    *damaged = false;
+    *outcome = Outcome::kRefused;
     const std::vector<SavedTensor>& tensors = saved_->manifest().tensors;
     for (size_t i = 0; i < tensors.size(); ++i) {
       if ((wanted[i / 8] >> i % 8 & 1) != 0) continue;
@@ -200,33 +259,49 @@ class Attempt {
 absl::StatusOr<SavedCheckpoint> LoadCheckpoint(ProcessGroup& group, Files& files,
                                                const std::vector<NamedSource>& sources,
                                                const LoadRequest& request, LeftTensors* left) {
-  WEFT_ASSIGN_OR_RETURN(const CandidateList list, AgreeOnCandidates(group, files, request));
-  if (list.count == 0) {
-    return absl::NotFoundError(request.step < 0 ? StrCat("there is no checkpoint in ", request.root)
-                                                : StrCat("there is no checkpoint of step ",
-                                                         request.step, " in ", request.root));
-  }
+  std::set<std::string> tried;
+  Outcome worst = Outcome::kDamaged;  // of these
   absl::Status last;
-  for (int64_t i = 0; i < list.count; ++i) {
-    const std::string path = list.where == Where::kListed
-                                 ? JoinPath(request.root, DirectoryName(list.names[i]))
-                                 : request.root;
+  std::string before;
+  // The same on all ranks: they go by rank 0's list.
+  while (tried.size() < kCandidatesMax) {
+    WEFT_ASSIGN_OR_RETURN(const CandidateList list, AgreeOnCandidates(group, files, request));
+    std::string path;
+    for (int64_t i = 0; i < list.count && path.empty(); ++i) {
+      std::string candidate = list.where == Where::kListed
+                                  ? JoinPath(request.root, DirectoryName(list.names[i]))
+                                  : request.root;
+      if (tried.insert(candidate).second) path = std::move(candidate);
+    }
+    if (path.empty()) break;
+    if (!last.ok()) {
+      LogWarn("checkpoint ", before, " cannot be loaded; trying ", path,
+              " instead: ", FromAbsl(last.message()));
+    }
     Attempt attempt(group, files, sources, request, path, list.where);
-    bool damaged = false;
-    last = attempt.Run(&damaged);
+    Outcome outcome = Outcome::kRefused;
+    last = attempt.Run(&outcome);
     if (last.ok()) {
       if (left != nullptr) *left = attempt.TakeLeft();
       return attempt.Take();
     }
-    if (!damaged || list.where != Where::kListed) return last;
-    if (i + 1 == list.count) break;
-    LogWarn("checkpoint ", path,
-            " cannot be loaded; trying the one before: ", FromAbsl(last.message()));
+    if (!MayAnotherDo(outcome)) return last;
+    // Where there is no other; that one of its files is missing does not say that there was none.
+    if (list.where != Where::kListed && !absl::IsNotFound(last)) return last;
+    worst = std::max(worst, outcome);
+    before = path;
   }
-  return MakeError(WEFT_CORRUPT,
-                   StrCat("none of the ", list.count, " checkpoints in ", request.root,
-                          " is whole (weftctl checkpoint verify ", request.root,
-                          " reads them all); the earliest: ", FromAbsl(last.message())));
+  if (tried.empty()) {
+    return absl::NotFoundError(request.step < 0 ? StrCat("there is no checkpoint in ", request.root)
+                                                : StrCat("there is no checkpoint of step ",
+                                                         request.step, " in ", request.root));
+  }
+  const bool damaged = worst == Outcome::kDamaged;
+  return MakeError(
+      ResultOfOutcome(worst),
+      StrCat("none of the ", tried.size(), " checkpoints in ", request.root,
+             damaged ? " is whole" : " could be read", " (weftctl checkpoint verify ", request.root,
+             " reads them all); the last that was tried: ", FromAbsl(last.message())));
 }
 
 }  // namespace weft

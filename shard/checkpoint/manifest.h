@@ -11,36 +11,64 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "weft/shard_state.h"
+#include "weft/shard_step.h"
 
 #include "absl/status/statusor.h"
+#include "shard/checkpoint/limits.h"
 #include "shard/checkpoint/saved_tensor.h"
 
 namespace weft {
 
-inline constexpr int kCheckpointVersion = 1;
+// What is written; earlier ones are read. Version 1 had all values in its texts, and nothing of optimizers but their state.
+inline constexpr int kCheckpointVersion = 2;
+inline constexpr const char* kManifestFormat = "weft-checkpoint";
 // Each of so many bytes of a file, and what is left, has a checksum.
 inline constexpr size_t kCheckpointChunkBytes = 4 << 20;
-inline constexpr size_t kRecordTextMax = 64 << 20;
-inline constexpr size_t kManifestTextMax = 256 << 20;
-inline constexpr int kCheckpointRanksMax = 65'536;
 
 // A run of a program that saves checkpoints, which tells its files from those of others: drawn by chance.
 using CheckpointJob = uint64_t;
 
+// Where the bytes of a value are in the file of values of the rank that has written it (value_file.h).
+struct ValuePlace {
+  size_t begin = 0;
+  size_t bytes = 0;
+  uint32_t checksum = 0;  // CRC-32C of these bytes
+  bool operator==(const ValuePlace&) const = default;
+};
+
 // Bytes of the program's own, such as the state of a random number generator.
 struct SavedValue {
   std::string name;
-  int rank = -1;  // whose it is; -1: the same for all
-  std::string bytes;
+  int rank = -1;                                   // whose it is; -1: the same for all
+  std::string bytes;                               // unless they are in a file
+  std::optional<ValuePlace> place = std::nullopt;  // in the file
+
+  size_t size() const { return place ? place->bytes : bytes.size(); }
+
+  // The rank that has written it.
+  int writer() const { return rank < 0 ? 0 : rank; }
 };
 
 // By the name that the program has given a context, "" if there is one alone.
 using SavedScalars = std::map<std::string, weft_shard_state_scalars_t>;
+
+// What a part of a context's params is updated by: one of its optimizer's param groups. Loading compares kinds of tensors and none of these numbers, which
+// are there to be read.
+struct SavedGroup {
+  weft_optimizer_kind_t kind = WEFT_OPTIMIZER_ADAMW;
+  std::vector<std::pair<std::string, double>> numbers;  // "beta1", "weight_decay", ...
+  bool operator==(const SavedGroup&) const = default;
+};
+
+// As SavedScalars, of contexts that have an optimizer.
+using SavedOptimizers = std::map<std::string, std::vector<SavedGroup>>;
 
 struct RankRecord {
   CheckpointJob job = 0;
@@ -51,6 +79,7 @@ struct RankRecord {
   std::vector<uint32_t> checksums;   // CRC-32C of each chunk of the file
   std::vector<SavedTensor> tensors;  // with this rank's cut, one each
   SavedScalars scalars;
+  SavedOptimizers optimizers;
   std::vector<SavedValue> values;
 };
 
@@ -72,13 +101,15 @@ struct Manifest {
   SealedFile config;                // 0 bytes: there is none
   std::vector<SavedTensor> tensors;
   SavedScalars scalars;
+  SavedOptimizers optimizers;
   std::vector<SavedValue> values;
 };
 
 std::string RecordText(const RankRecord& record);
 std::string ManifestText(const Manifest& manifest);
 
-// CORRUPT if the seal is broken or a member is missing or out of bounds; UNSUPPORTED for a newer version. `file` is for sentences.
+// CORRUPT if the seal is broken, if a member is missing or out of bounds, if two tensors, contexts or values of a manifest have one name, or if no rank has
+// some element of a tensor of it; UNSUPPORTED for a newer version. `file` is for sentences. Who writes such a text reads it first: what is refused here is never written.
 absl::StatusOr<RankRecord> ReadRecord(std::string_view file, std::string_view text);
 absl::StatusOr<Manifest> ReadManifest(std::string_view file, std::string_view text);
 

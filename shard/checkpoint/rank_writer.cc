@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "comm/kernels/dtype.h"
 #include "shard/checkpoint/manifest.h"
+#include "shard/checkpoint/value_file.h"
 
 namespace weft {
 namespace {
@@ -68,11 +69,48 @@ absl::Status AppendHeld(const SafetensorsEntry& entry, const EntryBytes& bytes,
   return absl::OkStatus();
 }
 
-// The file of tensors; its size and checksums go to *record.
+// All but the checksums of the file of tensors, which begins with `header`.
+absl::StatusOr<RankRecord> DescribeRank(const CheckpointPlace& place, const Snapshot& snapshot,
+                                        const std::string& header) {
+  RankRecord record{.job = place.job,
+                    .step = place.name.step,
+                    .rank = place.rank,
+                    .ranks = place.ranks,
+                    .file_bytes = header.size() + snapshot.data_bytes(),
+                    .tensors = snapshot.tensors,
+                    .scalars = snapshot.scalars,
+                    .optimizers = snapshot.optimizers};
+  WEFT_ASSIGN_OR_RETURN(record.values, PlaceValues(snapshot.values));
+  for (SavedTensor& tensor : record.tensors) {
+    for (TensorCut& cut : tensor.cuts)
+      cut.rank = place.rank;
+  }
+  record.checksums.resize((record.file_bytes + kCheckpointChunkBytes - 1) / kCheckpointChunkBytes);
+  return record;
+}
+
+// The reader has the last word on what it can read: what it refuses must not be written. All checksums have as many digits.
+absl::Status CheckReadable(const RankRecord& record) {
+  // Known without a text of hundreds of megabytes.
+  if (record.tensors.size() > kCheckpointTensorsMax) {
+    return MakeError(WEFT_INVALID_ARGUMENT,
+                     StrCat("rank ", record.rank, " has ", record.tensors.size(),
+                            " tensors; a checkpoint has up to ", kCheckpointTensorsMax,
+                            ", and nothing was written: save several as one"));
+  }
+  const absl::Status read = ReadRecord("its record", RecordText(record)).status();
+  if (read.ok()) return read;
+  return MakeError(WEFT_INVALID_ARGUMENT,
+                   StrCat("rank ", record.rank,
+                          " has more than a checkpoint can have, and nothing was written: ",
+                          FromAbsl(read.message())));
+}
+
+// The file of tensors; its checksums go to *record.
 absl::Status WriteTensors(Files& files, const CheckpointPlace& place, const Snapshot& snapshot,
+                          const std::string& header,
                           const std::function<absl::Status(ChunkWriter&)>& append,
                           RankRecord* record) {
-  WEFT_ASSIGN_OR_RETURN(const std::string header, SafetensorsHeader(snapshot.entries));
   WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<WritableFile> file,
                         files.Create(place.PathOf(TensorFileName(place.rank)),
                                      header.size() + snapshot.data_bytes()));
@@ -84,7 +122,28 @@ absl::Status WriteTensors(Files& files, const CheckpointPlace& place, const Snap
   WEFT_RETURN_IF_ERROR(file->Close());
   record->file_bytes = writer.bytes();
   record->checksums = writer.checksums();
+  return absl::OkStatus();
+}
+
+// Both files, and their names.
+absl::Status WriteData(Files& files, const CheckpointPlace& place, const Snapshot& snapshot,
+                       const std::string& header,
+                       const std::function<absl::Status(ChunkWriter&)>& append,
+                       RankRecord* record) {
+  WEFT_RETURN_IF_ERROR(WriteTensors(files, place, snapshot, header, append, record));
+  WEFT_RETURN_IF_ERROR(
+      WriteValueFile(files, place.PathOf(ValueFileName(place.rank)), snapshot.values));
+  // Before the record that speaks of them.
   return files.SyncDirectory(place.path());
+}
+
+// Of this rank, as well as can be.
+void RemoveUnrecorded(Files& files, const CheckpointPlace& place) {
+  for (const std::string& name : {TensorFileName(place.rank), ValueFileName(place.rank)}) {
+    const absl::Status removed = files.Remove(place.PathOf(name));
+    if (!removed.ok() && !absl::IsNotFound(removed))
+      LogDebug("checkpoint: ", FromAbsl(removed.message()));
+  }
 }
 
 }  // namespace
@@ -126,25 +185,19 @@ absl::Status WriteRank(Files& files, const CheckpointPlace& place, const Snapsho
 
 absl::Status WriteRank(Files& files, const CheckpointPlace& place, const Snapshot& snapshot,
                        const std::function<absl::Status(ChunkWriter&)>& append) {
-  RankRecord record{.job = place.job,
-                    .step = place.name.step,
-                    .rank = place.rank,
-                    .ranks = place.ranks,
-                    .tensors = snapshot.tensors,
-                    .scalars = snapshot.scalars,
-                    .values = snapshot.values};
-  for (SavedTensor& tensor : record.tensors) {
-    for (TensorCut& cut : tensor.cuts)
-      cut.rank = place.rank;
-  }
-  const absl::Status written = WriteTensors(files, place, snapshot, append, &record);
+  WEFT_ASSIGN_OR_RETURN(const std::string header, SafetensorsHeader(snapshot.entries));
+  WEFT_ASSIGN_OR_RETURN(RankRecord record, DescribeRank(place, snapshot, header));
+  WEFT_RETURN_IF_ERROR(CheckReadable(record));
+  const absl::Status written = WriteData(files, place, snapshot, header, append, &record);
   if (!written.ok()) {
-    const absl::Status removed = files.Remove(place.PathOf(TensorFileName(place.rank)));
-    if (!removed.ok() && !absl::IsNotFound(removed))
-      LogDebug("checkpoint: ", FromAbsl(removed.message()));
+    RemoveUnrecorded(files, place);
     return written;
   }
-  return WriteFileAtomically(files, place.PathOf(RecordName(place.rank)), RecordText(record));
+  const std::string path = place.PathOf(RecordName(place.rank));
+  const absl::Status recorded = WriteFileAtomically(files, path, RecordText(record));
+  // One that is there counts, whatever the last call said: rank 0 may have committed it.
+  if (!recorded.ok() && absl::IsNotFound(files.Open(path).status())) RemoveUnrecorded(files, place);
+  return recorded;
 }
 
 void ReportFailure(Files& files, const CheckpointPlace& place, const absl::Status& failure) {

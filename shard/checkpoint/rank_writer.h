@@ -1,4 +1,4 @@
-// Writes what one rank has of a checkpoint: its file of tensors and, when that is on the disk, its record. No rank waits for another, but
+// Writes what one rank has of a checkpoint: its file of tensors, that of its larger values, if it has any, and, when these are on the disk, its record. No rank waits for another, but
 // for the sign of rank 0 that they write to one directory.
 //
 //   WEFT_RETURN_IF_ERROR(BeginCheckpoint(files, place));
@@ -29,6 +29,7 @@ absl::Status BeginCheckpoint(Files& files, const CheckpointPlace& place);
 // Whether rank 0's sign is there.
 absl::StatusOr<bool> HasBegun(Files& files, const CheckpointPlace& place);
 
+// INVALID_ARGUMENT, before anything of the rank is written, if a reader would refuse it: limits.h has what there may be at most.
 absl::Status WriteRank(Files& files, const CheckpointPlace& place, const Snapshot& snapshot);
 
 // The same of bytes that are in no memory: `append` appends those of all entries, in their order.

@@ -20,6 +20,38 @@ absl::Status Misfit(const SavedCheckpoint& saved, const std::string& what) {
   return MakeError(WEFT_INVALID_ARGUMENT, StrCat("the checkpoint ", saved.path(), " ", what));
 }
 
+// "it is frozen", "adamw updates it": what a sentence says of a tensor; "" if nothing is known.
+std::string UpdateText(const SavedTensor& tensor) {
+  if (tensor.frozen) return "it is frozen";
+  return tensor.optimizer ? StrCat(OptimizerName(*tensor.optimizer), " updates it") : "";
+}
+
+// One of the two has such a state of the tensor, the other has not.
+absl::Status KindMisfit(const SavedCheckpoint& saved, const SavedTensor& own,
+                        const SavedTensor& other, weft_shard_state_kind_t kind) {
+  const std::string name = StateKindName(kind);
+  if (own.Has(kind) && other.frozen) {
+    return Misfit(saved,
+                  StrCat("has no ", name, " of tensor ", own.name,
+                         ": the param was frozen when it was saved, and is trained now; load "
+                         "values only, so that its state begins anew, or freeze it again"));
+  }
+  if (!own.Has(kind) && own.frozen) {
+    return Misfit(saved,
+                  StrCat("has a ", name, " of tensor ", own.name,
+                         ", which this program would drop: the param was trained when it was "
+                         "saved, and is frozen now; load values only, or train it again"));
+  }
+  const std::string then = UpdateText(other);
+  const std::string now = UpdateText(own);
+  const std::string why = then.empty() || now.empty()
+                              ? "it was saved with another optimizer, or one of the two has none"
+                              : StrCat("when it was saved, ", then, ", and now ", now);
+  return Misfit(saved, StrCat(own.Has(kind) ? "has no " : "has a ", name, " of tensor ", own.name,
+                              own.Has(kind) ? "" : ", which this program has not", ": ", why,
+                              "; load values only, or use the optimizer that it was saved with"));
+}
+
 // Where the checkpoint has a tensor of that name here, or kNone.
 size_t PlaceOf(const SavedCheckpoint& saved, const MatchRules& rules, const std::string& own) {
   const auto renamed = rules.names.find(own);
@@ -62,11 +94,15 @@ absl::Status CheckTensor(const SavedCheckpoint& saved, const SavedTensor& own, u
   for (int number = 0; number < WEFT_SHARD_STATE_KINDS; ++number) {
     const auto kind = static_cast<weft_shard_state_kind_t>(number);
     if ((kinds >> number & 1) == 0 || own.Has(kind) == other.Has(kind)) continue;
-    return Misfit(saved,
-                  StrCat(own.Has(kind) ? "has no " : "has a ", StateKindName(kind), " of tensor ",
-                         own.name, own.Has(kind) ? "" : ", which this program has not",
-                         ": it was saved with another optimizer, or one of the two has none; load "
-                         "values only, or use the optimizer that it was saved with"));
+    return KindMisfit(saved, own, other, kind);
+  }
+  // Moments of one optimizer are numbers of another meaning in another one. A main copy is the same whatever updates it.
+  const bool moments = (own.kinds & other.kinds & kinds & WEFT_SHARD_STATE_MOMENTS) != 0;
+  if (moments && own.optimizer && other.optimizer && *own.optimizer != *other.optimizer) {
+    return Misfit(
+        saved, StrCat("has moments of tensor ", own.name, " that ", OptimizerName(*other.optimizer),
+                      " has made, and this program updates it by ", OptimizerName(*own.optimizer),
+                      "; load values only, or use the optimizer that it was saved with"));
   }
   return absl::OkStatus();
 }
@@ -180,8 +216,12 @@ absl::Status AddWanted(const SavedCheckpoint& saved, StateSource* source, const 
 absl::Status CheckFits(const SavedCheckpoint& saved, const std::vector<NamedSource>& sources,
                        uint32_t kinds, const MatchRules& rules) {
   for (const NamedSource& named : sources) {
-    for (const SavedTensor& tensor : named.source->tensors())
+    const std::vector<SavedTensor>& tensors = named.source->tensors();
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      SavedTensor tensor = tensors[i];
+      tensor.optimizer = named.source->OptimizerOf(i);
       WEFT_RETURN_IF_ERROR(CheckTensor(saved, tensor, kinds, rules));
+    }
     if (kinds != WEFT_SHARD_STATE_VALUES && named.source->HasScalars() &&
         saved.manifest().scalars.count(named.name) == 0) {
       return Misfit(saved, StrCat("has no numbers of a context named \"", named.name, "\""));

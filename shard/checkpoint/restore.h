@@ -27,8 +27,8 @@ struct MatchRules {
   bool convert = false;  // values of one floating-point type become those of another
 };
 
-// Whether the checkpoint has, of these `kinds` (bits), all that the sources have, with the same names, shapes and types but for what `rules`
-// allow; else INVALID_ARGUMENT, naming the first tensor that differs. With numbers too, unless only values are asked for.
+// Whether the checkpoint has, of these `kinds` (bits), all that the sources have, with the same names, shapes, types and optimizers of moments but for
+// what `rules` allow; else INVALID_ARGUMENT, naming the first tensor that differs. With numbers too, unless only values are asked for.
 absl::Status CheckFits(const SavedCheckpoint& saved, const std::vector<NamedSource>& sources,
                        uint32_t kinds, const MatchRules& rules = {});
 

@@ -106,13 +106,14 @@ std::vector<size_t> PlaceEntries(std::vector<SafetensorsEntry>* entries) {
 
 absl::StatusOr<std::string> SafetensorsHeader(const std::vector<SafetensorsEntry>& entries,
                                               const SafetensorsMetadata& metadata) {
-  // Member by member: an ordered object looks through all that it has for each that comes.
+  // By hand: of a million tensors a JSON value each would take most of the time of a save.
   std::string text = StrCat("{\"", kSafetensorsMetadata, "\":", MetadataText(metadata));
   for (const SafetensorsEntry& entry : entries) {
-    text += StrCat(",", JsonLine(entry.name), ":",
-                   JsonLine({{"dtype", entry.dtype.name()},
-                             {"shape", entry.shape},
-                             {"data_offsets", {entry.begin, entry.end}}}));
+    text += StrCat(",", JsonLine(Json(entry.name)), ":{\"dtype\":\"", entry.dtype.name(),
+                   "\",\"shape\":[");
+    for (size_t i = 0; i < entry.shape.size(); ++i)
+      text += StrCat(i == 0 ? "" : ",", entry.shape[i]);
+    text += StrCat("],\"data_offsets\":[", entry.begin, ",", entry.end, "]}");
   }
   text += "}";
   text.resize(
@@ -133,8 +134,13 @@ absl::StatusOr<size_t> SafetensorsHeaderBytes(std::string_view text, size_t file
   WireReader reader(text);
   const uint64_t length = reader.U64();
   if (file_bytes < kSafetensorsLengthBytes || text.size() < kSafetensorsLengthBytes ||
-      length > kSafetensorsHeaderMax || length > file_bytes - kSafetensorsLengthBytes) {
+      length > kSafetensorsHeaderMax) {
     return MakeError(WEFT_CORRUPT, "it does not begin with the length of a safetensors header");
+  }
+  if (length > file_bytes - kSafetensorsLengthBytes) {
+    return MakeError(WEFT_CORRUPT,
+                     StrCat("its header is to end at byte ", kSafetensorsLengthBytes + length,
+                            ", and the file has ", file_bytes, " bytes; was it cut off?"));
   }
   return kSafetensorsLengthBytes + length;
 }
@@ -146,19 +152,20 @@ absl::StatusOr<SafetensorsLayout> ReadSafetensorsHeader(std::string_view text, s
   SafetensorsLayout layout{.data_begin = header_bytes};
   SortedJson json;
   if (reader.ok()) {
-    json =
-        reader.Parse(text.substr(kSafetensorsLengthBytes, header_bytes - kSafetensorsLengthBytes),
-                     kSafetensorsHeaderMax);
+    // What is no object is left, and is no tensor.
+    json = reader.Parse(
+        text.substr(kSafetensorsLengthBytes, header_bytes - kSafetensorsLengthBytes),
+        kSafetensorsHeaderMax, {.take = [&](const std::string& name, const SortedJson& entry) {
+          if (layout.entries.size() == kSafetensorsEntriesMax) reader.Fail("too many tensors");
+          if (!reader.ok()) return;
+          if (name == kSafetensorsMetadata)
+            layout.metadata = ReadMetadata(&reader, entry);
+          else
+            layout.entries.push_back(ReadEntry(&reader, name, entry));
+        }});
   }
-  if (json.size() > kSafetensorsEntriesMax) reader.Fail("too many tensors");
-  if (reader.ok()) {
-    for (const auto& [name, entry] : json.items()) {
-      if (name == kSafetensorsMetadata)
-        layout.metadata = ReadMetadata(&reader, entry);
-      else
-        layout.entries.push_back(ReadEntry(&reader, name, entry));
-    }
-  }
+  if (reader.ok() && !json.empty())
+    reader.Fail(StrCat("a member \"", json.begin().key(), "\" that is no object"));
   std::sort(layout.entries.begin(), layout.entries.end(),
             [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
               return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
@@ -176,7 +183,11 @@ absl::StatusOr<SafetensorsLayout> ReadSafetensorsHeader(std::string_view text, s
     before = &entry.name;
     end = entry.end;
   }
-  if (end != file_bytes - header_bytes) reader.Fail("less or more data than the file");
+  if (end != file_bytes - header_bytes) {
+    reader.Fail(StrCat(end, " bytes of tensors, so that the file would have ", header_bytes + end,
+                       ", and the file has ", file_bytes,
+                       end > file_bytes - header_bytes ? "; was it cut off?" : ""));
+  }
   WEFT_RETURN_IF_ERROR(reader.status());
   return layout;
 }

@@ -111,8 +111,7 @@ absl::Status AwaitRecords(Committer& committer, Patience& patience, const Checkp
   WEFT_ASSIGN_OR_RETURN(const bool complete,
                         WaitUntil(patience, deadline_ns, [&] { return committer.Look(); }));
   if (complete) return absl::OkStatus();
-  return DeadlineError(place, settings,
-                       StrCat(committer.Missing(), " had not written to the end"));
+  return DeadlineError(place, settings, StrCat(committer.Missing(), " had not written to the end"));
 }
 
 absl::Status WaitForCommit(Files& files, Patience& patience, const CheckpointPlace& place,
@@ -129,6 +128,8 @@ absl::Status WriteWhereRoomIs(Files& files, Patience& patience, const Checkpoint
                               const Snapshot& snapshot, int64_t deadline_ns) {
   absl::Status written = WriteRank(files, place, snapshot);
   if (ResultOf(written) != WEFT_OUT_OF_MEMORY) return written;
+  // It may be that only the sync after the record found no room: then this rank's part is there, and rank 0 may commit it.
+  if (!absl::IsNotFound(files.Open(place.PathOf(RecordName(place.rank))).status())) return written;
   const absl::Status begun = WaitForSign(files, patience, place, deadline_ns);
   return begun.ok() ? WriteRank(files, place, snapshot) : written;
 }
@@ -139,8 +140,7 @@ absl::Status WriteAndCommit(Files& files, Patience& patience, const CheckpointPl
                             Snapshot& snapshot, const SaveSettings& settings,
                             Committer& committer) {
   const int64_t deadline_ns = Later(patience.NowNs(), settings.timeout_ns);
-  if (settings.keeper != nullptr)
-    WEFT_RETURN_IF_ERROR(settings.keeper->BeginSave(place.name));
+  if (settings.keeper != nullptr) WEFT_RETURN_IF_ERROR(settings.keeper->BeginSave(place.name));
   WEFT_RETURN_IF_ERROR(BeginCheckpoint(files, place));
   WEFT_RETURN_IF_ERROR(WriteRank(files, place, snapshot));
   snapshot.holds.clear();
@@ -152,8 +152,7 @@ absl::Status WriteAndCommit(Files& files, Patience& patience, const CheckpointPl
 absl::Status SaveAsCommitter(Files& files, Patience& patience, const CheckpointPlace& place,
                              Snapshot& snapshot, const SaveSettings& settings) {
   Committer committer(files, place);
-  const absl::Status status =
-      WriteAndCommit(files, patience, place, snapshot, settings, committer);
+  const absl::Status status = WriteAndCommit(files, patience, place, snapshot, settings, committer);
   if (status.ok()) {
     if (settings.keeper != nullptr) settings.keeper->EndSave(place.name);
     return status;

@@ -65,7 +65,7 @@ absl::StatusOr<std::unique_ptr<SavedCheckpoint::RankFile>> SavedCheckpoint::Rank
   auto opened = std::make_unique<RankFile>();
   const std::string record_path = JoinPath(checkpoint.path_, RecordName(rank));
   WEFT_ASSIGN_OR_RETURN(const std::string text,
-                        ReadWholeFile(*checkpoint.files_, record_path, kRecordTextMax));
+                        ReadWholeFile(*checkpoint.files_, record_path, kCheckpointTextMax));
   if (SealedFileOf(text) != checkpoint.manifest_.records[static_cast<size_t>(rank)]) {
     return MakeError(WEFT_CORRUPT,
                      StrCat(record_path, " is not the one that the manifest was made of"));
@@ -118,7 +118,10 @@ absl::StatusOr<size_t> SavedCheckpoint::RankFile::BeginOf(const std::string& ent
 }
 
 SavedCheckpoint::SavedCheckpoint(Files& files, std::string path, Manifest manifest)
-    : files_(&files), path_(std::move(path)), manifest_(std::move(manifest)) {
+    : files_(&files),
+      path_(std::move(path)),
+      manifest_(std::move(manifest)),
+      value_file_bytes_(ValueFileBytes(manifest_.values)) {
   for (size_t i = 0; i < manifest_.tensors.size(); ++i)
     places_.emplace(manifest_.tensors[i].name, i);
 }
@@ -126,14 +129,8 @@ SavedCheckpoint::SavedCheckpoint(Files& files, std::string path, Manifest manife
 absl::StatusOr<SavedCheckpoint> SavedCheckpoint::Open(Files& files, std::string path) {
   const std::string manifest_path = JoinPath(path, kManifestName);
   WEFT_ASSIGN_OR_RETURN(const std::string text,
-                        ReadWholeFile(files, manifest_path, kManifestTextMax));
+                        ReadWholeFile(files, manifest_path, kCheckpointTextMax));
   WEFT_ASSIGN_OR_RETURN(Manifest manifest, ReadManifest(manifest_path, text));
-  for (const SavedTensor& tensor : manifest.tensors) {
-    const size_t missing = FirstMissing(tensor);
-    if (missing >= tensor.count()) continue;
-    return MakeError(WEFT_CORRUPT, StrCat(manifest_path, ": no rank has element ", missing,
-                                          " of tensor ", tensor.name));
-  }
   return SavedCheckpoint(files, std::move(path), std::move(manifest));
 }
 
@@ -234,6 +231,8 @@ absl::Status SavedCheckpoint::CheckFile(const std::string& name, const SealedFil
 
 absl::Status SavedCheckpoint::VerifyAll(const BytesDone& done) const {
   if (manifest_.config.bytes > 0) WEFT_RETURN_IF_ERROR(CheckFile(kConfigName, manifest_.config));
+  for (const SavedValue& value : manifest_.values)
+    WEFT_RETURN_IF_ERROR(Value(value).status());
   for (int rank = 0; rank < manifest_.ranks; ++rank) {
     WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<RankFile> file, RankFile::Open(*this, rank));
     std::vector<char> sink(std::min(kCheckpointChunkBytes, file->file_bytes()));

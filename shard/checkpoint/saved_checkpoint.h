@@ -25,6 +25,7 @@
 #include "base/files.h"
 #include "shard/checkpoint/manifest.h"
 #include "shard/checkpoint/tensor_files.h"
+#include "shard/checkpoint/value_file.h"
 
 namespace weft {
 
@@ -59,13 +60,18 @@ class SavedCheckpoint {
   // Its place in manifest().tensors, or kNone.
   size_t Find(std::string_view tensor) const;
 
+  // The bytes of a value of manifest().values. CORRUPT, naming the file, if they are not as they were written.
+  absl::StatusOr<std::string> Value(const SavedValue& value) const {
+    return ReadValue(*files_, path_, value, value_file_bytes_);
+  }
+
   // After an error there may be anything in the destinations. CORRUPT, naming the file and what is wrong with it.
   absl::Status Read(const std::vector<WantedPart>& wanted) const;
 
   // Of the elements of all tensors, in all their states.
   size_t data_bytes() const;
 
-  // Reads and checks every byte of all ranks' files and config.json. `done`: of about data_bytes().
+  // Reads and checks every byte of all ranks' files, values and config.json. `done`: of about data_bytes().
   absl::Status VerifyAll(const BytesDone& done = nullptr) const;
 
  private:
@@ -86,7 +92,8 @@ class SavedCheckpoint {
   Files* files_;
   std::string path_;
   Manifest manifest_;
-  std::vector<TensorFile> others_;  // by rank; empty if it has files and records of its own
+  std::vector<TensorFile> others_;          // by rank; empty if it has files and records of its own
+  std::map<int, size_t> value_file_bytes_;  // by rank
   std::unordered_map<std::string, size_t> places_;               // of tensors, by name
   mutable std::map<int, std::shared_ptr<RankFile>> open_files_;  // by rank
 };

@@ -1,6 +1,7 @@
 #include "shard/checkpoint/saved_tensor.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/text.h"
 
@@ -9,6 +10,10 @@ namespace {
 
 constexpr const char* kStateKindNames[WEFT_SHARD_STATE_KINDS] = {"value", "main", "moment1",
                                                                  "moment2"};
+
+// By weft_optimizer_kind_t.
+constexpr const char* kOptimizerNames[] = {"adamw", "sgd", "lion", "lamb", "lars", "own", "muon"};
+static_assert(std::size(kOptimizerNames) == WEFT_OPTIMIZER_MUON + 1);
 
 }  // namespace
 
@@ -26,6 +31,17 @@ const char* StateKindName(weft_shard_state_kind_t kind) {
 std::optional<weft_shard_state_kind_t> StateKindOf(std::string_view name) {
   for (int kind = 0; kind < WEFT_SHARD_STATE_KINDS; ++kind) {
     if (name == kStateKindNames[kind]) return static_cast<weft_shard_state_kind_t>(kind);
+  }
+  return std::nullopt;
+}
+
+const char* OptimizerName(weft_optimizer_kind_t kind) {
+  return kOptimizerNames[kind];
+}
+
+std::optional<weft_optimizer_kind_t> OptimizerOf(std::string_view name) {
+  for (size_t kind = 0; kind < std::size(kOptimizerNames); ++kind) {
+    if (name == kOptimizerNames[kind]) return static_cast<weft_optimizer_kind_t>(kind);
   }
   return std::nullopt;
 }

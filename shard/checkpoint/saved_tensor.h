@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "weft/shard_state.h"
+#include "weft/shard_step.h"
 
 #include "shard/checkpoint/element_type.h"
 
@@ -33,7 +34,10 @@ struct SavedTensor {
   std::vector<int64_t> shape;        // empty: a scalar
   ElementType dtype = WEFT_FLOAT32;  // of its values; other states are float32
   uint32_t kinds = 0;                // WEFT_SHARD_STATE_* bits
-  std::vector<TensorCut> cuts;       // the same for all kinds
+  std::vector<TensorCut> cuts = {};  // the same for all kinds
+  bool frozen = false;               // a param that is not trained
+  // What a param is updated by; nothing: it is frozen, no param, of a context without an optimizer, or of a checkpoint of version 1.
+  std::optional<weft_optimizer_kind_t> optimizer = std::nullopt;
 
   bool Has(weft_shard_state_kind_t kind) const { return (kinds >> kind & 1) != 0; }
 
@@ -48,6 +52,10 @@ struct SavedTensor {
 // "value", "main", "moment1", "moment2".
 const char* StateKindName(weft_shard_state_kind_t kind);
 std::optional<weft_shard_state_kind_t> StateKindOf(std::string_view name);
+
+// "adamw", "sgd", "lion", "lamb", "lars", "own", "muon".
+const char* OptimizerName(weft_optimizer_kind_t kind);
+std::optional<weft_optimizer_kind_t> OptimizerOf(std::string_view name);
 
 // "blocks.0.attn.qkv@moment1[6144:12288)": the entry of a cut in its rank's file.
 std::string EntryName(std::string_view tensor, weft_shard_state_kind_t kind, size_t begin,

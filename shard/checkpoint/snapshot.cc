@@ -76,6 +76,7 @@ absl::StatusOr<Snapshot> TakeSnapshot(const std::vector<NamedSource>& sources,
     for (size_t i = 0; i < tensors.size(); ++i) {
       // Several intervals of one tensor on one rank are told apart by their cuts.
       SavedTensor tensor = tensors[i];
+      tensor.optimizer = named.source->OptimizerOf(i);
       WEFT_RETURN_IF_ERROR(AddTensor(named.source, i, in_place, &tensor, &pieces));
       snapshot.tensors.push_back(std::move(tensor));
     }
@@ -89,6 +90,8 @@ absl::StatusOr<Snapshot> TakeSnapshot(const std::vector<NamedSource>& sources,
     if (!named.source->HasScalars()) continue;
     WEFT_ASSIGN_OR_RETURN(const weft_shard_state_scalars_t scalars, named.source->Scalars());
     snapshot.scalars.emplace(named.name, scalars);
+    std::vector<SavedGroup> groups = named.source->Groups();
+    if (!groups.empty()) snapshot.optimizers.emplace(named.name, std::move(groups));
   }
   std::stable_sort(pieces.begin(), pieces.end(),
                    [](const Piece& a, const Piece& b) { return a.bytes.kind < b.bytes.kind; });

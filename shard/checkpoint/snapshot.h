@@ -42,6 +42,7 @@ struct Snapshot {
   // Of these entries; job, step, rank and what is known once the file is written are missing.
   std::vector<SavedTensor> tensors;
   SavedScalars scalars;
+  SavedOptimizers optimizers;
   std::vector<SavedValue> values;
 
   size_t data_bytes() const { return entries.empty() ? 0 : entries.back().end; }

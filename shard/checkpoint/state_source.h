@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "shard/checkpoint/manifest.h"
 #include "shard/checkpoint/saved_tensor.h"
 
 namespace weft {
@@ -36,6 +38,14 @@ class StateSource {
 
   // Names, shapes, types and kinds of the tensors that this rank has something of; without cuts. Constant.
   virtual const std::vector<SavedTensor>& tensors() const = 0;
+
+  // What the tensor is updated by now, which a program may change; nothing if by nothing of weft's.
+  virtual std::optional<weft_optimizer_kind_t> OptimizerOf(size_t /*tensor*/) const {
+    return std::nullopt;
+  }
+
+  // With which numbers; none without an optimizer.
+  virtual std::vector<SavedGroup> Groups() const { return {}; }
 
   // Of a kind that the tensor has.
   virtual absl::StatusOr<StatePart> Part(size_t tensor, weft_shard_state_kind_t kind) = 0;

@@ -69,11 +69,13 @@ absl::StatusOr<std::vector<ExportPlan>> PlanExport(const SavedCheckpoint& saved,
 }
 
 // Readers of torch's tensors refuse other formats than these. In all of them elements lie by rows; weft has no name of its own for that.
-SafetensorsMetadata MetadataOf(const Manifest& manifest) {
+absl::StatusOr<SafetensorsMetadata> MetadataOf(const SavedCheckpoint& saved) {
   constexpr std::array<std::string_view, 4> kFormats = {"pt", "tf", "flax", "mlx"};
   SafetensorsMetadata metadata;
-  for (const SavedValue& value : manifest.values) {
-    if (value.name == kSafetensorsMetadata) metadata = ParseMetadata(value.bytes);
+  for (const SavedValue& value : saved.manifest().values) {
+    if (value.name != kSafetensorsMetadata) continue;
+    WEFT_ASSIGN_OR_RETURN(const std::string text, saved.Value(value));
+    metadata = ParseMetadata(text);
   }
   std::string& format = metadata["format"];
   if (std::find(kFormats.begin(), kFormats.end(), format) == kFormats.end()) format = "pt";
@@ -92,8 +94,8 @@ absl::Status CheckAbsent(Files& files, const std::string& path) {
 absl::Status WriteTensorFile(const SavedCheckpoint& saved, Files& files, const std::string& file,
                              const ExportPlan& plan, const BytesDone& done) {
   WEFT_RETURN_IF_ERROR(CheckAbsent(files, file));
-  WEFT_ASSIGN_OR_RETURN(const std::string header,
-                        SafetensorsHeader(plan.entries, MetadataOf(saved.manifest())));
+  WEFT_ASSIGN_OR_RETURN(const SafetensorsMetadata metadata, MetadataOf(saved));
+  WEFT_ASSIGN_OR_RETURN(const std::string header, SafetensorsHeader(plan.entries, metadata));
   return WriteFileAtomically(files, file, header.size() + plan.bytes(), [&](WritableFile& to) {
     WEFT_RETURN_IF_ERROR(to.Write(header.data(), header.size()));
     const auto write = [&](const void* bytes, size_t count) {

@@ -192,21 +192,27 @@ weft_shard_param_group_t NumbersOf(const OptimizerGroup& group) {
   return numbers;
 }
 
-std::string GroupText(const OptimizerGroup& group) {
+std::vector<std::pair<const char*, double>> NamedNumbers(const OptimizerGroup& group) {
   const weft_shard_param_group_t numbers = NumbersOf(group);
-  std::string text = fmt::format("kind {}", OptimizerKindName(group.kind));
+  std::vector<std::pair<const char*, double>> named;
   const auto add = [&](const auto& table) {
     for (const GroupNumber& number : table) {
-      if ((numbers.fields & number.bit) == 0) continue;
-      text += fmt::format(", {} {}", number.name, numbers.*number.given);
+      if ((numbers.fields & number.bit) != 0)
+        named.emplace_back(number.name, numbers.*number.given);
     }
   };
   add(kFactors);
-  text += fmt::format(", weight_decay {}", WeightDecayOf(group));
+  named.emplace_back("weight_decay", WeightDecayOf(group));
   add(kNumbers);
-  if ((numbers.fields & WEFT_OPTIMIZER_NESTEROV) != 0) {
-    text += fmt::format(", nesterov {}", numbers.nesterov);
-  }
+  if ((numbers.fields & WEFT_OPTIMIZER_NESTEROV) != 0)
+    named.emplace_back("nesterov", numbers.nesterov);
+  return named;
+}
+
+std::string GroupText(const OptimizerGroup& group) {
+  std::string text = fmt::format("kind {}", OptimizerKindName(group.kind));
+  for (const auto& [name, number] : NamedNumbers(group))
+    text += fmt::format(", {} {}", name, number);
   return text;
 }
 

@@ -13,6 +13,8 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "weft/shard_param_groups.h"
 
@@ -47,6 +49,9 @@ absl::StatusOr<OptimizerGroup> Changed(const OptimizerGroup& base,
 
 // What the group's kind uses, each with its bit: Changed(any group, NumbersOf(g)) is updated as g.
 weft_shard_param_group_t NumbersOf(const OptimizerGroup& group);
+
+// All that decides the numbers, each under its name: "learning_rate_factor", "weight_decay", "beta1".
+std::vector<std::pair<const char*, double>> NamedNumbers(const OptimizerGroup& group);
 
 // All that decides the numbers, as "name value, name value, ..."; any two doubles have different texts.
 std::string GroupText(const OptimizerGroup& group);

@@ -399,7 +399,7 @@ class CheckpointProgramTest(unittest.TestCase):
         folder = os.path.join(self.directory, "runs", "damaged", "checkpoints")
         os.remove(os.path.join(folder, "step-00000020", "rank-00001.safetensors"))
         printed = self.run_it("damaged", "--resume", "auto", steps=20)
-        self.assertIn("step-00000020 cannot be loaded; trying the one before", printed)
+        self.assertRegex(printed, "step-00000020 cannot be loaded; trying .*step-00000010 instead")
         self.assertIn("go on after step 10", printed)
 
 

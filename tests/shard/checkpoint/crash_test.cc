@@ -27,7 +27,12 @@ class CheckpointCrash : public testing::Test {
 
   absl::Status Save(Files& files) {
     MadeUpRanks ranks(states_.fresh, kRanks);
-    return ranks.Save(files, "/c", {.step = kNew, .retention = {.last = keep_}, .config = "{}"});
+    return ranks.Save(files, "/c",
+                      {.step = kNew,
+                       .retention = {.last = keep_},
+                       .config = "{}",
+                       .values = {{.name = kMadeUpValue, .bytes = MadeUpValue(-1)},
+                                  {.name = kMadeUpValue, .rank = 1, .bytes = MadeUpValue(1)}}});
   }
 
   void ExpectWhole(Files& files, bool committed) {

@@ -19,7 +19,10 @@ class CheckpointDamage : public testing::Test {
     MadeUpRanks ranks(model_, 2);
     EXPECT_TRUE(ranks
                     .Save(files_, "/c",
-                          {.step = 7, .config = "{}\n", .values = {{.name = "v", .bytes = "x"}}})
+                          {.step = 7,
+                           .config = "{}\n",
+                           .values = {{.name = "v", .bytes = "x"},
+                                      {.name = kMadeUpValue, .bytes = MadeUpValue(-1)}}})
                     .ok());
   }
 
@@ -88,9 +91,14 @@ TEST_F(CheckpointDamage, CutExtendedSwappedAndMissingFilesAreFound) {
 TEST_F(CheckpointDamage, FilesOfAnotherCheckpointAreFound) {
   const MadeUpModel other(2, 4);
   MadeUpRanks ranks(other, 2);
-  ASSERT_TRUE(ranks.Save(files_, "/d", {.step = 7, .job = 2, .config = "[]\n"}).ok());
-  for (const char* const name : {"config.json", "done-00000.json", "done-00001.json",
-                                 "rank-00000.safetensors", "rank-00001.safetensors"}) {
+  const MadeUpSave save{.step = 7,
+                        .job = 2,
+                        .config = "[]\n",
+                        .values = {{.name = kMadeUpValue, .bytes = MadeUpValue(0)}}};
+  ASSERT_TRUE(ranks.Save(files_, "/d", save).ok());
+  for (const char* const name :
+       {"config.json", "done-00000.json", "done-00001.json", "rank-00000.safetensors",
+        "rank-00001.safetensors", "values-00000.bin"}) {
     const std::unique_ptr<SimFiles> files = files_.Copy();
     files->SwapFiles(StrCat("/c/step-00000007/", name), StrCat("/d/step-00000007/", name));
     EXPECT_EQ(ResultOf(Look(*files)), WEFT_CORRUPT) << name;

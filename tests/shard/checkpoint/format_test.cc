@@ -105,7 +105,10 @@ TEST(Safetensors, AreReadBack) {
 TEST(Safetensors, RefusesHolesOverlapsAndWrongSizes) {
   EXPECT_EQ(Complaint(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", 8), "");
   EXPECT_THAT(Complaint(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", 9),
-              HasSubstr("data"));
+              HasSubstr("8 bytes of tensors, so that the file would have 70, and the file has 71"));
+  EXPECT_THAT(Complaint(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", 5),
+              HasSubstr("would have 70, and the file has 67; was it cut off?"));
+  EXPECT_THAT(Complaint(R"({"a":3})", 0), HasSubstr("member \"a\" that is no object"));
   EXPECT_THAT(Complaint(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}})", 12),
               HasSubstr("hole"));
   EXPECT_THAT(Complaint(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", 4),
@@ -120,6 +123,15 @@ TEST(Safetensors, RefusesHolesOverlapsAndWrongSizes) {
   EXPECT_THAT(Complaint(R"({"a":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})", 8),
               HasSubstr("number"));
   EXPECT_THAT(Complaint(R"({"a":{"dtype":"F32","shape":[2]}})", 8), HasSubstr("data_offsets"));
+  // Other readers take the first of two, or the last.
+  EXPECT_THAT(
+      Complaint(
+          R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
+          4),
+      HasSubstr("two members \"a\" in one object"));
+  EXPECT_THAT(
+      Complaint(R"({"a":{"dtype":"F32","dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 4),
+      HasSubstr("two members \"dtype\""));
   EXPECT_THAT(Complaint("[]", 0), HasSubstr("object"));
   EXPECT_THAT(Complaint("{", 0), HasSubstr("object"));
 }
@@ -137,10 +149,14 @@ TEST(Safetensors, RefusesNumbersThatNoMemoryCanHold) {
   // Whoever copies such a value, or releases it, level by level in calls runs out of stack.
   constexpr size_t kLevels = 200'000;
   EXPECT_THAT(Complaint("{\"a\":" + std::string(kLevels, '[') + std::string(kLevels, ']') + "}", 0),
-              HasSubstr("dtype"));
+              HasSubstr("no object"));
   std::string header(8, '\xff');
   EXPECT_FALSE(SafetensorsHeaderBytes(header, 1000).ok());
   EXPECT_FALSE(SafetensorsHeaderBytes("", 0).ok());
+  const std::string whole = *SafetensorsHeader(Entries());
+  EXPECT_THAT(
+      std::string(SafetensorsHeaderBytes(whole, 100).status().message()),
+      HasSubstr(StrCat("is to end at byte ", whole.size(), ", and the file has 100 bytes")));
 }
 
 // ---- records and manifests -----------------------------------------------------------------------
@@ -156,13 +172,24 @@ RankRecord Record() {
                        .shape = {4, 5},
                        .dtype = WEFT_FLOAT16,
                        .kinds = WEFT_SHARD_STATE_ALL,
-                       .cuts = {{1, 3, 20}}},
-                      {.name = "s", .shape = {}, .kinds = WEFT_SHARD_STATE_VALUES}},
+                       .cuts = {{1, 3, 20}},
+                       .optimizer = WEFT_OPTIMIZER_LAMB},
+                      {.name = "s",
+                       .shape = {},
+                       .kinds = WEFT_SHARD_STATE_VALUES,
+                       .cuts = {{1, 0, 1}},
+                       .frozen = true}},
           .scalars = {{"",
                        {.struct_size = sizeof(weft_shard_state_scalars_t),
                         .update_count = 5,
                         .loss_scale = 1.0 / 3}}},
+          .optimizers = {{"",
+                          {{.kind = WEFT_OPTIMIZER_LAMB,
+                            .numbers = {{"beta1", 0.9}, {"weight_decay", 1.0 / 3}}},
+                           {.kind = WEFT_OPTIMIZER_SGD, .numbers = {}}}}},
           .values = {{.name = "rng", .rank = 1, .bytes = std::string("\0\xff\n", 3)},
+                     {.name = "large", .rank = 1, .place = ValuePlace{0, 5000, 7}},
+                     {.name = "larger", .rank = 1, .place = ValuePlace{5000, 6000, 8}},
                      {.name = "empty"}}};
 }
 
@@ -178,13 +205,20 @@ TEST(Manifest, RecordsAreReadBack) {
   EXPECT_EQ(read->tensors[0].kinds, record.tensors[0].kinds);
   EXPECT_EQ(read->scalars.at("").loss_scale, 1.0 / 3);
   EXPECT_EQ(read->values[0].bytes, record.values[0].bytes);
+  EXPECT_EQ(read->values[2].place, record.values[2].place);
+  EXPECT_EQ(read->optimizers, record.optimizers);
+  EXPECT_EQ(read->tensors[0].optimizer, WEFT_OPTIMIZER_LAMB);
+  EXPECT_EQ(read->tensors[1].optimizer, std::nullopt);
+  EXPECT_TRUE(read->tensors[1].frozen);
 }
 
 Manifest SmallManifest() {
   Manifest manifest{
       .job = 7, .step = 3, .ranks = 2, .records = {{10, 11}, {12, 13}}, .config = {14, 15}};
   manifest.tensors = Record().tensors;
+  manifest.tensors[0].cuts = {{0, 0, 3}, {1, 3, 20}};
   manifest.scalars = Record().scalars;
+  manifest.optimizers = Record().optimizers;
   manifest.values = Record().values;
   return manifest;
 }
@@ -224,8 +258,25 @@ TEST(Manifest, WhatIsOutOfBoundsIsRefusedUnderAnySeal) {
     const auto read = ReadManifest("manifest.json", Sealed(text));
     return read.ok() ? "" : std::string(read.status().message());
   };
-  EXPECT_EQ(complaint("\"version\":1", "\"version\":1"), "");
-  EXPECT_THAT(complaint("\"version\":1", "\"version\":2"), HasSubstr("newer"));
+  EXPECT_EQ(complaint("\"version\":2", "\"version\":2"), "");
+  EXPECT_THAT(complaint("\"version\":2", "\"version\":3"), HasSubstr("newer"));
+  EXPECT_THAT(complaint("\"version\":2", "\"version\":0"), HasSubstr("version 0"));
+  // Whatever tensors of a newer version are like.
+  EXPECT_THAT(complaint("\"version\":2", "\"version\":3,\"tensors\":[{}]"),
+              HasSubstr("two members"));
+  EXPECT_THAT(complaint("\"ranks\":2", "\"ranks\":2,\"ranks\":2"),
+              HasSubstr("two members \"ranks\""));
+  EXPECT_THAT(complaint("\"optimizers\":", "\"other\":"), HasSubstr("optimizers"));
+  EXPECT_THAT(complaint("\"optimizer\":\"lamb\"", "\"optimizer\":\"sam\""), HasSubstr("sam"));
+  EXPECT_THAT(complaint("\"frozen\":true", "\"frozen\":1"), HasSubstr("frozen"));
+  EXPECT_THAT(complaint("\"name\":\"s\"", "\"name\":\"w\""), HasSubstr("two tensors called w"));
+  EXPECT_THAT(complaint("\"name\":\"larger\"", "\"name\":\"large\""),
+              HasSubstr("two values called large of one rank"));
+  EXPECT_THAT(complaint("\"begin\":5000", "\"begin\":5001"), HasSubstr("hole"));
+  EXPECT_THAT(complaint("\"begin\":5000", "\"begin\":4999"), HasSubstr("overlap"));
+  EXPECT_THAT(complaint("\"bytes\":6000", "\"bytes\":16777217"), HasSubstr("number"));
+  EXPECT_THAT(complaint("[0,0,3]", "[0,0,2]"), HasSubstr("no rank that has element 2 of tensor w"));
+  EXPECT_THAT(complaint("{\"name\":\"s\"", "7,{\"name\":\"s\""), HasSubstr("no object"));
   EXPECT_THAT(complaint("weft-checkpoint", "other"), HasSubstr("format"));
   EXPECT_THAT(complaint("\"ranks\":2", "\"ranks\":3"), HasSubstr("list of 3"));
   EXPECT_THAT(complaint("\"ranks\":2", "\"ranks\":4294967298"), HasSubstr("number"));

@@ -24,6 +24,14 @@ class NoPatience : public Patience {
   int64_t now_ns_ = 0;
 };
 
+std::vector<SavedValue> ValuesOf(const std::vector<SavedValue>& all, int rank) {
+  std::vector<SavedValue> own;
+  for (const SavedValue& value : all) {
+    if (value.writer() == rank) own.push_back(value);
+  }
+  return own;
+}
+
 }  // namespace
 
 MadeUpRanks::MadeUpRanks(const MadeUpModel& model, int ranks, size_t overlap) {
@@ -43,8 +51,7 @@ absl::Status MadeUpRanks::Save(Files& files, const std::string& root, const Made
   for (int rank = place.ranks - 1; rank >= 0; --rank) {
     place.rank = rank;
     absl::StatusOr<Snapshot> snapshot =
-        TakeSnapshot({{"", states[static_cast<size_t>(rank)].get()}},
-                     rank == 0 ? save.values : std::vector<SavedValue>());
+        TakeSnapshot({{"", states[static_cast<size_t>(rank)].get()}}, ValuesOf(save.values, rank));
     absl::Status saved = snapshot.status();
     if (saved.ok() && rank == 0) {
       saved = RunSave(files, patience, place, *snapshot, settings);
@@ -64,6 +71,11 @@ absl::Status MadeUpRanks::Restore(Files& files, const std::string& path, uint32_
   for (const std::unique_ptr<MadeUpState>& state : states) {
     WEFT_RETURN_IF_ERROR(CheckFits(saved, {{"", state.get()}}, kinds));
     WEFT_RETURN_IF_ERROR(weft::Restore(saved, {{"", state.get()}}, kinds));
+  }
+  for (const SavedValue& value : saved.manifest().values) {
+    WEFT_ASSIGN_OR_RETURN(const std::string bytes, saved.Value(value));
+    if (bytes != MadeUpValue(value.rank) && value.name == kMadeUpValue)
+      return MakeError(WEFT_CORRUPT, "a value is not as it was saved");
   }
   return absl::OkStatus();
 }

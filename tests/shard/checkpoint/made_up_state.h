@@ -69,13 +69,20 @@ class MadeUpState : public StateSource {
   std::vector<std::vector<std::string>> kept_;  // as contents
 };
 
+// A value that is too large for the texts, and tells of which rank it is.
+inline constexpr const char* kMadeUpValue = "large";
+
+inline std::string MadeUpValue(int rank) {
+  return std::string(1500, static_cast<char>('a' + rank));
+}
+
 struct MadeUpSave {
   int64_t step = 1;
   int64_t run = 0;
   CheckpointJob job = 1;
   Retention retention = {};
   std::string config = {};
-  std::vector<SavedValue> values = {};
+  std::vector<SavedValue> values = {};  // each of the rank that is its writer
 };
 
 class MadeUpRanks {
@@ -85,7 +92,7 @@ class MadeUpRanks {
   // Each rank's part in turn, rank 0's last, which commits. The first error; later ranks write nevertheless.
   absl::Status Save(Files& files, const std::string& root, const MadeUpSave& save);
 
-  // All ranks, from one checkpoint, of these kinds.
+  // All ranks, from one checkpoint, of these kinds; its values are looked at.
   absl::Status Restore(Files& files, const std::string& path,
                        uint32_t kinds = WEFT_SHARD_STATE_ALL);
 

@@ -87,12 +87,14 @@ TEST(CheckpointSave, TheDirectoryHasWhatTheFormatSays) {
                         {.step = 7,
                          .run = 2,
                          .config = "{\"a\":1}\n",
-                         .values = {{.name = "v", .bytes = "x"}}})
+                         .values = {{.name = "v", .bytes = "x"},
+                                    {.name = kMadeUpValue, .rank = 1, .bytes = MadeUpValue(1)}}})
                   .ok());
   EXPECT_THAT(Names(files, "/c"), ElementsAre("step-00000007.r2"));
   EXPECT_THAT(Names(files, "/c/step-00000007.r2"),
               ElementsAre("config.json", "done-00000.json", "done-00001.json", "manifest.json",
-                          "rank-00000.safetensors", "rank-00001.safetensors"));
+                          "rank-00000.safetensors", "rank-00001.safetensors", "values-00001.bin"));
+  EXPECT_EQ(files.Contents("/c/step-00000007.r2/values-00001.bin"), MadeUpValue(1));
   const auto saved = SavedCheckpoint::Open(files, "/c/step-00000007.r2");
   ASSERT_TRUE(saved.ok());
   EXPECT_TRUE(saved->VerifyAll().ok());

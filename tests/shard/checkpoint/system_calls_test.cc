@@ -75,7 +75,10 @@ class CheckpointSystemCalls : public testing::Test {
 
   absl::Status SaveRank(const SystemCallCase& setup, int rank, Saver& saver) {
     MadeUpState state(states_.fresh, rank, setup.ranks, 0);
-    WEFT_ASSIGN_OR_RETURN(Snapshot snapshot, TakeSnapshot({{"", &state}}, {}));
+    WEFT_ASSIGN_OR_RETURN(
+        Snapshot snapshot,
+        TakeSnapshot({{"", &state}},
+                     {{.name = kMadeUpValue, .rank = rank, .bytes = MadeUpValue(rank)}}));
     const CheckpointPlace place{
         .root = root_, .name = {.step = kNew}, .job = 7, .rank = rank, .ranks = setup.ranks};
     Keeper keeper(SystemFiles(), root_, {.last = 1}, nullptr);
