@@ -21,6 +21,7 @@
 #include "bindings/c/struct_size.h"
 #include "comm/kernels/dtype.h"
 #include "shard/checkpoint/checkpoint.h"
+#include "shard/checkpoint/limits.h"
 
 namespace calls = weft::shard_calls;
 using weft::Guarded;
@@ -34,13 +35,12 @@ struct weft_checkpoint : weft::MarkedHandle<weft::ShardMark::kCheckpoint> {
   weft::LeftTensors left;  // of the last load, and pointers to these names
   std::vector<const char*> unused;
   std::vector<const char*> kept;
+  std::string value;  // that was read last
 };
 
 namespace {
 
 constexpr int64_t kDefaultTimeoutNs = 600'000'000'000;
-constexpr size_t kValueBytesMax = 16 << 20;
-constexpr size_t kNameBytesMax = 4096;
 constexpr size_t kConfigBytesMax = 16 << 20;
 
 absl::Status CheckHandle(const char* call, weft_checkpoint_t checkpoint) {
@@ -61,17 +61,14 @@ absl::Status CheckContexts(const char* call, const weft_checkpoint& checkpoint) 
   return absl::OkStatus();
 }
 
-// Of what is given with a name, and must be given.
+// Of what is given with a name, and must be given; what a name may be Checkpoint says.
 template <typename T>
 absl::StatusOr<T> ReadNamed(const char* call, const T* given, const char* what) {
   if (given == nullptr) return calls::Invalid(call, StrCat(what, " is NULL; pass one"));
   T copy{};
   WEFT_RETURN_IF_ERROR(weft::ReadConfig(call, given, &copy));
-  if (copy.name == nullptr || copy.name[0] == '\0' ||
-      std::string_view(copy.name).size() > kNameBytesMax) {
-    return calls::Invalid(call, StrCat("name is NULL, empty or longer than ", kNameBytesMax,
-                                       " bytes; give the ", what, " a name"));
-  }
+  if (copy.name == nullptr)
+    return calls::Invalid(call, StrCat("name is NULL; give the ", what, " a name"));
   return copy;
 }
 
@@ -196,10 +193,10 @@ weft::ValueCalls MakeCalls(const weft_checkpoint_value_t& value) {
     size_t count = 0;
     WEFT_RETURN_IF_ERROR(
         CallbackError("saves", name.c_str(), value.save(value.user, &bytes, &count)));
-    if (count > kValueBytesMax || (bytes == nullptr && count > 0)) {
-      return weft::MakeError(
-          WEFT_INVALID_ARGUMENT,
-          StrCat("value ", name, " has ", count, " bytes, or is NULL; use up to ", kValueBytesMax));
+    if (count > weft::kCheckpointValueBytesMax || (bytes == nullptr && count > 0)) {
+      return weft::MakeError(WEFT_INVALID_ARGUMENT, StrCat("value ", name, " has ", count,
+                                                           " bytes, or is NULL; use up to ",
+                                                           weft::kCheckpointValueBytesMax));
     }
     return std::string(static_cast<const char*>(bytes), count);
   };
@@ -378,6 +375,27 @@ weft_result_t weft_checkpoint_load(weft_checkpoint_t checkpoint,
     answer.struct_size = sizeof(answer);
     if (made.ok()) answer = Answer(*std::move(made), checkpoint);
     weft::WriteAnswer(answer, loaded);
+    return absl::OkStatus();
+  });
+}
+
+weft_result_t weft_checkpoint_value_read(weft_checkpoint_t checkpoint, const char* name, int rank,
+                                         const void** bytes, size_t* count) {
+  return Guarded([&]() -> absl::Status {
+    constexpr char kCall[] = "checkpoint_value_read";
+    WEFT_RETURN_IF_ERROR(calls::CheckOut(kCall, bytes, "bytes"));
+    WEFT_RETURN_IF_ERROR(calls::CheckOut(kCall, count, "count"));
+    WEFT_RETURN_IF_ERROR(CheckHandle(kCall, checkpoint));
+    if (name == nullptr) return calls::Invalid(kCall, "name is NULL; say which value it is");
+    if (rank < -1)
+      return calls::Invalid(kCall, StrCat("rank is ", rank, "; use -1 for the value of all ranks"));
+    absl::StatusOr<std::optional<std::string>> read =
+        checkpoint->checkpoint->LoadedValue(name, rank);
+    if (!read.ok()) return weft::Annotate(read.status(), "checkpoint_value_read: ");
+    const bool found = read->has_value();
+    checkpoint->value = std::move(*read).value_or("");
+    *bytes = found ? checkpoint->value.data() : nullptr;
+    *count = checkpoint->value.size();
     return absl::OkStatus();
   });
 }

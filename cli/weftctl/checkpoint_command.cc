@@ -143,7 +143,10 @@ std::string ShowAsText(const SavedCheckpoint& saved) {
                         ShapeText(tensor.shape), fmt::join(KindNames(tensor), " "));
     for (const TensorCut& cut : tensor.cuts)
       text += fmt::format(" {}:[{}:{})", cut.rank, cut.begin, cut.end);
-    text += tensor.cuts.empty() ? " none\n" : "\n";
+    text += tensor.cuts.empty() ? " none" : "";
+    if (tensor.frozen) text += "; frozen";
+    if (tensor.optimizer) text += fmt::format("; updated by {}", OptimizerName(*tensor.optimizer));
+    text += "\n";
   }
   for (const auto& [name, scalars] : manifest.scalars) {
     text += fmt::format(
@@ -154,10 +157,19 @@ std::string ShowAsText(const SavedCheckpoint& saved) {
         scalars.loss_scale, scalars.loss_scale_good_steps, scalars.loss_scale_overflows_left,
         scalars.nonfinite_steps);
   }
+  for (const auto& [name, groups] : manifest.optimizers) {
+    for (size_t i = 0; i < groups.size(); ++i) {
+      text += fmt::format("optimizer of context \"{}\", group {}: {}", NameText(name), i,
+                          OptimizerName(groups[i].kind));
+      for (const auto& [number, value] : groups[i].numbers)
+        text += fmt::format(", {} {}", NameText(number), value);
+      text += "\n";
+    }
+  }
   for (const SavedValue& value : manifest.values) {
     text += fmt::format("value {}: {}, {}\n", NameText(value.name),
                         value.rank < 0 ? "of all ranks" : fmt::format("of rank {}", value.rank),
-                        ByteText(value.bytes.size()));
+                        ByteText(value.size()));
   }
   return text;
 }
@@ -169,11 +181,14 @@ std::string ShowAsJson(const SavedCheckpoint& saved) {
     Json cuts = Json::array();
     for (const TensorCut& cut : tensor.cuts)
       cuts.push_back({{"rank", cut.rank}, {"begin", cut.begin}, {"end", cut.end}});
-    tensors.push_back({{"name", tensor.name},
-                       {"dtype", tensor.dtype.name()},
-                       {"shape", tensor.shape},
-                       {"kinds", KindNames(tensor)},
-                       {"cuts", std::move(cuts)}});
+    tensors.push_back(
+        {{"name", tensor.name},
+         {"dtype", tensor.dtype.name()},
+         {"shape", tensor.shape},
+         {"kinds", KindNames(tensor)},
+         {"frozen", tensor.frozen},
+         {"optimizer", tensor.optimizer ? Json(OptimizerName(*tensor.optimizer)) : Json()},
+         {"cuts", std::move(cuts)}});
   }
   Json contexts = Json::array();
   for (const auto& [name, scalars] : manifest.scalars) {
@@ -186,11 +201,22 @@ std::string ShowAsJson(const SavedCheckpoint& saved) {
                         {"loss_scale_overflows_left", scalars.loss_scale_overflows_left},
                         {"nonfinite_steps", scalars.nonfinite_steps}});
   }
+  Json optimizers = Json::array();
+  for (const auto& [name, groups] : manifest.optimizers) {
+    Json listed = Json::array();
+    for (const SavedGroup& group : groups) {
+      Json numbers = Json::object();
+      for (const auto& [number, value] : group.numbers)
+        numbers[number] = value;
+      listed.push_back({{"kind", OptimizerName(group.kind)}, {"numbers", std::move(numbers)}});
+    }
+    optimizers.push_back({{"context", name}, {"groups", std::move(listed)}});
+  }
   Json values = Json::array();
   for (const SavedValue& value : manifest.values) {
     values.push_back({{"name", value.name},
                       {"rank", value.rank < 0 ? Json() : Json(value.rank)},
-                      {"bytes", value.bytes.size()}});
+                      {"bytes", value.size()}});
   }
   return AsJsonText({{"version", 1},
                      {"path", saved.path()},
@@ -200,6 +226,7 @@ std::string ShowAsJson(const SavedCheckpoint& saved) {
                      {"config_bytes", manifest.config.bytes},
                      {"tensors", std::move(tensors)},
                      {"scalars", std::move(contexts)},
+                     {"optimizers", std::move(optimizers)},
                      {"values", std::move(values)}});
 }
 

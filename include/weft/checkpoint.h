@@ -40,7 +40,9 @@ typedef struct weft_checkpoint* weft_checkpoint_t;
 /* Where checkpoints are, and how many are kept. */
 typedef struct weft_checkpoint_config {
   size_t struct_size;
-  const char* directory; /* of all checkpoints; made if its parent is there */
+  /* Of all checkpoints; made if its parent is there. One that is relative is so to the current directory of now, whatever that is later. To load one checkpoint
+   * that was copied or renamed, give its own directory. */
+  const char* directory;
   int64_t
       keep_last; /* so many are kept, the older ones removed when a new one is committed; 0: all */
   int64_t keep_every; /* and those of steps that are multiples of it, for good; 0: none */
@@ -60,6 +62,9 @@ WEFT_EXPORT weft_result_t weft_checkpoint_create(weft_group_t group,
 WEFT_EXPORT weft_result_t weft_checkpoint_destroy(weft_checkpoint_t checkpoint);
 
 /* ---- what is saved ------------------------------------------------------------------------------- */
+
+/* Names of tensors, params, values and contexts are UTF-8, of 1 to 4096 bytes, of a context also none, and not "__metadata__", which has a meaning of its own in
+ * safetensors files: INVALID_ARGUMENT, from each of the calls that add. */
 
 /* Adds all params and numbers of a finalized context, which is borrowed: once it is destroyed, saves and loads are BAD_STATE. A save that
  * is under way then goes on (weft_shard_context_destroy). `name`: tells its numbers from
@@ -91,7 +96,7 @@ WEFT_EXPORT weft_result_t weft_checkpoint_add_tensor(weft_checkpoint_t checkpoin
 /* Flags of weft_checkpoint_value_t. */
 #define WEFT_CHECKPOINT_PER_RANK 1u /* each rank has its own; else rank 0's is everybody's */
 
-/* Some bytes of your own, up to 16 MiB, such as the state of a random number generator or the place in the data. */
+/* Some bytes of your own, up to 16 MiB (more are a tensor of WEFT_UINT8), such as the state of a random number generator or the place in the data. */
 typedef struct weft_checkpoint_value {
   size_t struct_size;
   const char* name;
@@ -128,7 +133,8 @@ typedef struct weft_checkpoint_save_config {
  * may go on; of one in the background weft_checkpoint_test and weft_checkpoint_wait tell, else a warning at the next save. Errors: TIMEOUT
  * naming the ranks that had not written at the deadline; UNREACHABLE if this rank does not see in the directory what rank 0 has written;
  * SYSTEM_ERROR, naming the rank, if some rank could not write; ABORTED if the group has ended, as when a rank is lost, before all had written;
- * INVALID_ARGUMENT for a step that does not grow. */
+ * INVALID_ARGUMENT for a step that does not grow, and if there is more than a checkpoint can have (docs/formats/checkpoint.md, Limits): it would not be loaded, so
+ * it is not committed. */
 WEFT_EXPORT weft_result_t weft_checkpoint_save(weft_checkpoint_t checkpoint,
                                                const weft_checkpoint_save_config_t* config);
 
@@ -183,14 +189,24 @@ typedef struct weft_checkpoint_loaded {
 
 /* Loads the latest checkpoint that is whole into everything that was added, between steps or after finalize. NULL config: all 0. Collective, with
  * the same arguments. Every tensor that was added must be in the checkpoint with the same shape and type, and unless VALUES_ONLY is given with the same
- * kinds of optimizer state; and, unless VALUES_ONLY is given without WHOLE, every tensor of the checkpoint must have been added on some rank. PARTIAL,
+ * kinds of optimizer state, made by the same optimizer (LAMB's moments are not ADAMW's; weft_shard_param_group_set changes the kind after the load, where it can
+ * be changed); and, unless VALUES_ONLY is given without WHOLE, every tensor of the checkpoint must have been added on some rank. PARTIAL,
  * CONVERT and a map of names allow for what differs; a shape that differs is always an error. Errors: INVALID_ARGUMENT naming the first
  * tensor that differs, and both shapes: it is of another model, and nothing was written; CORRUPT if there are checkpoints and none is
- * whole; UNSUPPORTED for a newer version of the format. After any other error than INVALID_ARGUMENT the state is of no use until a load
+ * whole; SYSTEM_ERROR if one of them could not be read, as without the permission, and no other is whole; UNSUPPORTED for a newer version of the format. Another
+ * run may save in the directory meanwhile, and keep one checkpoint: the directory is listed again when one vanishes. A value that is of a rank which this
+ * group has not, or that was not added, is named in a warning. After any other error than INVALID_ARGUMENT the state is of no use until a load
  * succeeds. */
 WEFT_EXPORT weft_result_t weft_checkpoint_load(weft_checkpoint_t checkpoint,
                                                const weft_checkpoint_load_config_t* config,
                                                weft_checkpoint_loaded_t* loaded);
+
+/* A value of the checkpoint that weft_checkpoint_load has loaded last, of any of the `loaded.ranks` ranks that saved it, also of one that this group has not; rank -1:
+ * of a value without WEFT_CHECKPOINT_PER_RANK. Sets *bytes and *count, valid until the next call on this checkpoint; *bytes is NULL if the checkpoint has no such value.
+ * Read values before the next save, which may remove the checkpoint: SYSTEM_ERROR then. CORRUPT if they are not as they were written; BAD_STATE if nothing was loaded.
+ * Not collective. */
+WEFT_EXPORT weft_result_t weft_checkpoint_value_read(weft_checkpoint_t checkpoint, const char* name,
+                                                     int rank, const void** bytes, size_t* count);
 
 WEFT_END_DECLS
 

@@ -11,7 +11,10 @@
 #define WEFT_CHECKPOINT_HPP_
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <string_view>
 
 #include "weft/checkpoint.h"
 #include "weft/shard.hpp"
@@ -70,6 +73,15 @@ class Checkpoint : public Handle<weft_checkpoint_t, weft_checkpoint_destroy> {
   // That of a step. Collective.
   weft_checkpoint_loaded_t LoadStep(std::int64_t step, std::uint32_t flags = 0) const {
     return LoadWith(flags | WEFT_CHECKPOINT_STEP, step);
+  }
+
+  // A value of what was loaded last, of any rank that saved it; -1: that of all. Nothing if it has none. Valid until the next call.
+  std::optional<std::string_view> Value(const char* name, int rank = -1) const {
+    const void* bytes = nullptr;
+    std::size_t count = 0;
+    Check(weft_checkpoint_value_read(get(), name, rank, &bytes, &count));
+    if (bytes == nullptr) return std::nullopt;
+    return std::string_view(static_cast<const char*>(bytes), count);
   }
 
  private:

@@ -274,7 +274,12 @@ absl::StatusOr<std::optional<std::string>> Checkpoint::LoadedValue(std::string_v
 absl::StatusOr<Checkpoint::Loaded> Checkpoint::Load(int64_t step, uint32_t kinds, bool whole,
                                                     const LoadFrom& from) {
   const std::vector<NamedSource> sources = Sources();
-  LoadRequest request{.root = from.path.empty() ? options_.directory : from.path,
+  // Values may be read from there later.
+  std::string root = options_.directory;
+  if (!from.path.empty()) {
+    WEFT_ASSIGN_OR_RETURN(root, AbsolutePath(from.path));
+  }
+  LoadRequest request{.root = std::move(root),
                       .step = step,
                       .kinds = kinds,
                       .whole = whole || kinds != WEFT_SHARD_STATE_VALUES,
@@ -294,6 +299,9 @@ absl::StatusOr<Checkpoint::Loaded> Checkpoint::Load(int64_t step, uint32_t kinds
   WEFT_RETURN_IF_ERROR(saved.status());
   for (const NamedSource& named : sources)
     WEFT_RETURN_IF_ERROR(named.source->Written(kinds));
+  loaded_path_ = saved->path();
+  loaded_values_ = saved->manifest().values;
+  if (kinds != WEFT_SHARD_STATE_VALUES && group_->rank() == 0) WarnOfLeftValues();
   if (!from.path.empty()) {
     // Values of another run are where this one begins, with steps of its own.
     if (kinds != WEFT_SHARD_STATE_VALUES) last_step_ = std::max(last_step_, saved->manifest().step);
@@ -306,9 +314,6 @@ absl::StatusOr<Checkpoint::Loaded> Checkpoint::Load(int64_t step, uint32_t kinds
   // A directory that is a checkpoint by itself has none that counts in it.
   if (path != options_.directory) whole_ = ParseDirectoryName(path.substr(path.rfind('/') + 1));
   if (keeper_ != nullptr && whole_) keeper_->KnowWhole(*whole_);
-  loaded_path_ = saved->path();
-  loaded_values_ = saved->manifest().values;
-  if (kinds != WEFT_SHARD_STATE_VALUES && group_->rank() == 0) WarnOfLeftValues();
   return Loaded{saved->manifest().step, saved->path(), saved->manifest().ranks, std::move(left)};
 }
 

@@ -16,6 +16,7 @@ constexpr char kSave[] = "weft_checkpoint_save";
 constexpr char kTest[] = "weft_checkpoint_test";
 constexpr char kWait[] = "weft_checkpoint_wait";
 constexpr char kLoad[] = "weft_checkpoint_load";
+constexpr char kValueRead[] = "weft_checkpoint_value_read";
 
 weft_checkpoint_config_t Config() {
   weft_checkpoint_config_t config = {};
@@ -117,6 +118,9 @@ void AddAddFaults(std::vector<BadCall>* calls) {
       {kAddContext, "a_context_not_finalized", WEFT_BAD_STATE, "is not finalized", [](Bench& b) {
          return weft_checkpoint_add_context(b.checkpoint, nullptr, b.open);
        }});
+  calls->push_back({kAddContext, "name_no_utf8", WEFT_INVALID_ARGUMENT, "no UTF-8", [](Bench& b) {
+                      return weft_checkpoint_add_context(b.checkpoint, "caf\xe9", b.ready);
+                    }});
   AddHandleFaults<weft_checkpoint_t>(
       kAddTensor, "checkpoint",
       [](Bench& b, weft_checkpoint_t checkpoint) {
@@ -137,7 +141,11 @@ void AddAddFaults(std::vector<BadCall>* calls) {
                       }});
   };
   add_tensor("name_NULL", "name is NULL", [](auto* tensor) { tensor->name = nullptr; });
-  add_tensor("name_empty", "empty", [](auto* tensor) { tensor->name = ""; });
+  add_tensor("name_empty", "name of a tensor is empty", [](auto* tensor) { tensor->name = ""; });
+  add_tensor("name_no_utf8", "no UTF-8: \"caf\\xe9\"",
+             [](auto* tensor) { tensor->name = "caf\xe9"; });
+  add_tensor("name_of_the_metadata", "metadata",
+             [](auto* tensor) { tensor->name = "__metadata__"; });
   add_tensor("shape_NULL", "no shape", [](auto* tensor) { tensor->shape = nullptr; });
   add_tensor("ndim_below_0", "-1 dimensions", [](auto* tensor) { tensor->ndim = -1; });
   add_tensor("ndim_33", "33 dimensions", [](auto* tensor) { tensor->ndim = 33; });
@@ -173,6 +181,8 @@ void AddAddFaults(std::vector<BadCall>* calls) {
                       }});
   };
   add_value("name_NULL", "name is NULL", [](auto* value) { value->name = nullptr; });
+  add_value("name_empty", "name of a value is empty", [](auto* value) { value->name = ""; });
+  add_value("name_no_utf8", "no UTF-8", [](auto* value) { value->name = "\xff"; });
   add_value("save_NULL", "save or load", [](auto* value) { value->save = nullptr; });
   add_value("load_NULL", "save or load", [](auto* value) { value->load = nullptr; });
   add_value("unknown_flags", "flags has unknown bits: 6", [](auto* value) { value->flags = 6; });
@@ -285,6 +295,29 @@ void AddUseFaults(std::vector<BadCall>* calls) {
                         config->name_count = 1;
                       });
                     }});
+  AddHandleFaults<weft_checkpoint_t>(
+      kValueRead, "checkpoint",
+      [](Bench&, weft_checkpoint_t checkpoint) {
+        const void* bytes = nullptr;
+        size_t count = 0;
+        return weft_checkpoint_value_read(checkpoint, "x", -1, &bytes, &count);
+      },
+      calls);
+  const auto add_value_read = [calls](const char* fault, weft_result_t result, const char* needle,
+                                      const char* name, int rank, bool bytes, bool count) {
+    calls->push_back({kValueRead, fault, result, needle, [=](Bench& b) {
+                        const void* found = nullptr;
+                        size_t found_count = 0;
+                        return weft_checkpoint_value_read(b.checkpoint, name, rank,
+                                                          bytes ? &found : nullptr,
+                                                          count ? &found_count : nullptr);
+                      }});
+  };
+  add_value_read("name_NULL", WEFT_INVALID_ARGUMENT, "name is NULL", nullptr, -1, true, true);
+  add_value_read("rank_below_1", WEFT_INVALID_ARGUMENT, "rank is -2", "x", -2, true, true);
+  add_value_read("bytes_NULL", WEFT_INVALID_ARGUMENT, "bytes is NULL", "x", -1, false, true);
+  add_value_read("count_NULL", WEFT_INVALID_ARGUMENT, "count is NULL", "x", -1, true, false);
+  add_value_read("nothing_loaded", WEFT_BAD_STATE, "no checkpoint was loaded", "x", -1, true, true);
   calls->push_back({kLoad, "step_below_0", WEFT_INVALID_ARGUMENT, "step is -1", [](Bench& b) {
                       return Load(b.checkpoint, WEFT_CHECKPOINT_STEP, -1);
                     }});

@@ -138,6 +138,13 @@ TEST_F(CheckpointInterface, TensorsAndValuesOfTheProgramsOwn) {
     EXPECT_EQ(Loaded(checkpoint).step, 1);
     EXPECT_EQ(cursor.text, "place 17");
     EXPECT_EQ(whole, (std::vector<int64_t>{0, 0, 0, 0, 0, 1, 1, 1, 1, 1}));
+    const void* bytes = nullptr;
+    size_t count = 0;
+    EXPECT_EQ(weft_checkpoint_value_read(checkpoint, "cursor", -1, &bytes, &count), WEFT_SUCCESS);
+    EXPECT_EQ(std::string(static_cast<const char*>(bytes), count), "place 17");
+    EXPECT_EQ(weft_checkpoint_value_read(checkpoint, "cursor", 1, &bytes, &count), WEFT_SUCCESS);
+    EXPECT_EQ(bytes, nullptr) << "it is no value of each rank";
+    EXPECT_EQ(count, 0u);
     EXPECT_EQ(weft_checkpoint_destroy(checkpoint), WEFT_SUCCESS);
   });
 }

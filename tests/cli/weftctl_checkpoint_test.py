@@ -120,7 +120,9 @@ class Checkpoint(LaunchedTest):
             embed = shown["tensors"][0]
             self.assertEqual(["value", "main", "moment1", "moment2"], embed["kinds"])
             self.assertEqual([{"rank": rank, "begin": 1000 * rank, "end": 1000 * (rank + 1)} for rank in range(3)], embed["cuts"])
-            self.assertEqual([{"name": "rng", "rank": None, "bytes": 10}], shown["values"])
+            self.assertEqual([{"name": "rng", "rank": None, "bytes": 10}, {"name": "large", "rank": None, "bytes": 1500}], shown["values"])
+            self.assertEqual([], shown["optimizers"])  # no context has made it
+            self.assertEqual({(False, None)}, {(one["frozen"], one["optimizer"]) for one in shown["tensors"]})
             self.assertEqual([("", 10, 12)], [(one["context"], one["update_count"], one["steps_begun"]) for one in shown["scalars"]])
         lines = self.ask("show", self.saved)
         self.assertRegex(lines[0], r"step-00000007: step 7, saved by 3 ranks; 6 tensors, [\d.]+ kB in all states$")

@@ -89,6 +89,33 @@ class Resuming(CheckpointTest):
         self.assertEqual({"config.json", "manifest.json"} & {path.name for path in (self.folder / "step-00000002").iterdir()}, {"config.json", "manifest.json"})
         self.assertEqual(1, len([path for path in self.folder.iterdir() if path.name.startswith("step-")]))
 
+    def test_large_values_also_of_ranks_that_are_gone(self):
+        # The manifest had all bytes of values: three of these for each of five ranks were more than its reader takes, after the save had been well.
+        size, count, many = 1 << 20, 3, 5
+
+        def value(rank, number):
+            return bytes([rank, number]) * (size // 2)
+
+        def run(world, save):
+            got = {}
+            with self.checkpoint.Checkpoint(world, self.folder) as checkpoint:
+                for number in range(count):
+                    checkpoint.add_value(f"rng{number}", lambda number=number: value(world.rank, number),
+                                         lambda given, number=number: got.update({number: given}), per_rank=True)
+                if save:
+                    checkpoint.save(1)
+                    return True
+                self.refused("BAD_STATE", "no checkpoint was loaded", checkpoint.value, "rng0", 0)
+                self.assertEqual(many, checkpoint.load().ranks)
+                self.assertEqual([value(world.rank, number) for number in range(count)], [got[number] for number in range(count)])
+                self.assertTrue(all(checkpoint.value(f"rng{number}", rank) == value(rank, number) for rank in range(many) for number in range(count)))
+                self.assertEqual((None, None), (checkpoint.value("rng0"), checkpoint.value("other", 1)))
+                return True
+
+        self.assertTrue(all(self.model.on_ranks(self.local(many), lambda world: run(world, True))))
+        self.assertLess((self.folder / "step-00000001" / "manifest.json").stat().st_size, 8192)
+        self.assertTrue(all(self.model.on_ranks(self.local(2), lambda world: run(world, False))))
+
     def test_values_only(self):
         self.run_of(1, "full_shard", 0, 2, saves=(1, 2))
         world = self.local(1)[0]
@@ -179,6 +206,9 @@ class Wrong(CheckpointTest):
         self.assertRaisesRegex(ValueError, "read-only", checkpoint.add_tensor, "t", b"abc")
         self.assertRaisesRegex(TypeError, "data is a list", checkpoint.add_tensor, "t", [1])
         self.refused("INVALID_ARGUMENT", "elements", checkpoint.add_tensor, "t", bytearray(4), begin=1)
+        self.refused("INVALID_ARGUMENT", "name of a tensor is empty", checkpoint.add_tensor, "", bytearray(4))
+        self.refused("INVALID_ARGUMENT", "metadata of safetensors", checkpoint.add_tensor, "__metadata__", bytearray(4))
+        self.refused("INVALID_ARGUMENT", "longer than 4096 bytes", checkpoint.add_value, "v" * 4097, bytes, print)
         checkpoint.add_value("v", bytes, print)
         self.refused("INVALID_ARGUMENT", "a value named", checkpoint.add_value, "v", bytes, print)
         self.refused("INVALID_ARGUMENT", "without background", checkpoint.save, 1, in_place=True)

@@ -52,7 +52,7 @@ class Checkpoint:
 
     def __init__(self, communicator: Communicator, directory: str | os.PathLike[str], *, keep_last: int = 0, keep_every: int = 0,
                  timeout: float | None = None, config: str | None = None) -> None:
-        """`directory`, of all checkpoints, is made if its parent is there. keep_last: so many are kept, 0: all; keep_every: and those of steps that are
+        """`directory`, of all checkpoints, is made if its parent is there; or it is that of one checkpoint, to load it. keep_last: so many are kept, 0: all; keep_every: and those of steps that are
         multiples of it; timeout: seconds, of a save, 600 by default; config: text written beside each as config.json. Collective."""
         interrupt.do_postponed()
         group = of_type(communicator, Communicator, "communicator")._live_group()
@@ -104,7 +104,7 @@ class Checkpoint:
         self._kept.append((data, kept))
 
     def add_value(self, name: str, save: Callable[[], bytes], load: Callable[[bytes | None], object], *, per_rank: bool = False) -> None:
-        """Bytes of yours, up to 16 MiB: the state of a random number generator, the place in the data. save() returns them; load(bytes) takes them, before
+        """Bytes of yours, up to 16 MiB, more as a tensor: the state of a random number generator, the place in the data. save() returns them; load(bytes) takes them, before
         anything else is written and maybe of several checkpoints in turn, None if there are none. What load raises refuses the checkpoint, on all ranks.
         Both are called in save() and load() here, on their thread, and must not call weft. per_rank: each rank has its own, else rank 0's is
         everybody's. The same on all ranks. Not collective."""
@@ -188,6 +188,13 @@ class Checkpoint:
             return None
         return Loaded(loaded.step, loaded.ranks, os.fsdecode(loaded.path), _texts(loaded.unused, loaded.unused_count),
                       _texts(loaded.kept, loaded.kept_count))
+
+    def value(self, name: str, rank: int | None = None) -> bytes | None:
+        """A value of the checkpoint that was loaded last, of any rank that saved it, also of one that is gone; without `rank` one that is not per_rank. None if there is
+        none. Before the next save, which may remove the checkpoint. Not collective."""
+        found, count = ctypes.c_void_p(), ctypes.c_size_t()
+        in_turn(self._handle, library.weft_checkpoint_value_read, utf8(name, "name"), -1 if rank is None else rank, ctypes.byref(found), ctypes.byref(count))
+        return None if found.value is None else ctypes.string_at(found.value, count.value)
 
 
 def _texts(address: int | None, count: int) -> tuple[str, ...]:
