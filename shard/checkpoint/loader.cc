@@ -101,7 +101,8 @@ absl::StatusOr<std::vector<CatalogEntry>> ListSettled(Files& files, const std::s
 
 // The directory itself, or others' files.
 void TakeItself(Files& files, const LoadRequest& request, CandidateList* list) {
-  if (files.Open(JoinPath(request.root, kManifestName)).ok()) {
+  // One that may not be read is none that is not there.
+  if (!absl::IsNotFound(files.Open(JoinPath(request.root, kManifestName)).status())) {
     *list = {.count = 1, .where = Where::kItself};
   } else if (request.others && HasTensorFiles(files, request.root)) {
     *list = {.count = 1, .where = Where::kOthers};

@@ -191,6 +191,11 @@ TEST(CheckpointLoad, ADirectoryThatWasRenamedIsLoaded) {
     EXPECT_EQ(value, 1);
   }
   EXPECT_EQ(ResultOf(LoadOneTensor(files, "/c/best", 11, &value).status()), WEFT_INVALID_ARGUMENT);
+  WatchedFiles forbidden(files, [&](const std::string& path) {
+    return path.ends_with("/manifest.json") ? FileError(EACCES, StrCat("opening ", path))
+                                            : absl::OkStatus();
+  });
+  EXPECT_EQ(ResultOf(LoadOneTensor(forbidden, "/c/best", -1, &value).status()), WEFT_SYSTEM_ERROR);
   // What is saved in it later counts before it.
   SaveOneTensor(files, "/c/best", 12, 3);
   EXPECT_EQ(LoadOneTensor(files, "/c/best", -1, &value)->step, 12);
