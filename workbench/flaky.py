@@ -108,7 +108,7 @@ class Busy:
 class Flaky:
     """One pass: each program `rounds` times. It goes on with the pass in `folder` if that was cut off, and of the same tree and the
     same programs. With `in_a_row`, a program's rounds follow each other in the order of `order_seed`, so that a pass that `minutes`
-    cut off has tried some programs to the end."""
+    cut off has tried some programs to the end. A run that is under way then does not count."""
 
     def __init__(self, to_run, rounds, load, tree, folder, in_a_row=False, order_seed=None, minutes=None):
         self.programs, self.rounds, self.load = {one.name: one for one in to_run}, rounds, load
@@ -192,7 +192,7 @@ class Flaky:
                 if self.stopping or (self.until and time.monotonic() > self.until):
                     return
                 made = self._run_once(self.programs[name], number)
-                if self.stopping:
+                if made is None:
                     return
                 self._note(name, made, progress)
 
@@ -224,25 +224,30 @@ class Flaky:
                 _kill(child)
 
     def _run_once(self, program, number):
+        """What came of it; None if the pass has ended before."""
         kept = self.folder / "output" / f"{program.name}-{number}.txt"
         start = time.monotonic()
         limit_s = program.timeout_s * (1 if program.alone else 2)
+        until = min(start + limit_s, self.until or start + limit_s)
         with open(kept, "wb") as stream:
             with self.mutex:
                 if self.stopping:
-                    return {}
+                    return None
                 child = subprocess.Popen(program.command, cwd=program.folder, env={**environment(), **program.environment}, stdin=subprocess.DEVNULL,
                                          stdout=stream, stderr=subprocess.STDOUT, start_new_session=True)
                 self.children.add(child)
             try:
-                code = child.wait(limit_s)
+                code = child.wait(until - start)
                 how = "ok" if code == 0 or code == program.skip_code else f"exit code {code}" if code > 0 else signal.Signals(-code).name
             except subprocess.TimeoutExpired:
                 _kill(child)
                 child.wait()
-                how = f"over {limit_s:.0f} s"
+                how = f"over {limit_s:.0f} s" if until == start + limit_s else None
             with self.mutex:
                 self.children.discard(child)
+        if self.stopping or how is None:
+            kept.unlink()
+            return None
         run = {"round": number, "result": how, "seconds": round(time.monotonic() - start, 1)}
         if how == "ok":
             kept.unlink()

@@ -105,6 +105,14 @@ class Passes(unittest.TestCase):
         # A run that was cut off does not count; what was made does not run again.
         self.assertLessEqual(sum(self.runs_of(one) for one in to_run), 3 * 8 + 1)
 
+    def test_a_run_that_the_end_cuts_off_does_not_count(self):
+        begun = time.monotonic()
+        made, _ = self.one_pass([self.program("quick", "true"), self.program("slow", "exec sleep 60")], rounds=1, minutes=0.01)
+        self.assertEqual((False, {}), (made.state["ended"], made.failures()))
+        self.assertNotIn("slow", made.state["runs"])
+        self.assertLess(time.monotonic() - begun, 50)
+        self.assertEqual([], list((self.folder / "pass" / "output").iterdir()))
+
     def test_another_tree_or_another_list_begins_anew(self):
         to_run = [self.program("a", "true"), self.program("b", "true")]
         self.one_pass(to_run, minutes=1e-9)
