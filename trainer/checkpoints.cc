@@ -98,7 +98,8 @@ weft_result_t Checkpoints::LoadRun(void* self, const void* bytes, size_t count) 
   own.refused_ = bytes == nullptr
                      ? "it was not saved by weft_train"
                      : own.ReadRun(std::string(static_cast<const char*>(bytes), count));
-  return own.refused_.empty() ? WEFT_SUCCESS : WEFT_INVALID_ARGUMENT;
+  if (own.refused_.empty()) return WEFT_SUCCESS;
+  return weft_callback_failed(WEFT_INVALID_ARGUMENT, own.refused_.c_str());
 }
 
 std::string Checkpoints::RunText() const {

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/callback_reason.h"
 #include "base/files.h"
 #include "base/later.h"
 #include "base/status.h"
@@ -179,10 +180,11 @@ weft_checkpoint_loaded_t Answer(weft::Checkpoint::Loaded made, weft_checkpoint* 
 }
 
 // What a callback of the program's own has answered.
-absl::Status CallbackError(const char* what, const char* name, weft_result_t result) {
-  if (result == WEFT_SUCCESS) return absl::OkStatus();
-  return weft::MakeError(WEFT_INVALID_ARGUMENT, StrCat("the function that ", what, " value ", name,
-                                                       " answered ", weft_result_name(result)));
+absl::Status CallbackError(const char* what, const char* name, const weft::CallbackAnswer& answer) {
+  if (answer.result == WEFT_SUCCESS) return absl::OkStatus();
+  return weft::MakeError(WEFT_INVALID_ARGUMENT,
+                         StrCat("the function that ", what, " value ", name, " answered ",
+                                weft_result_name(answer.result), weft::BehindColon(answer)));
 }
 
 weft::ValueCalls MakeCalls(const weft_checkpoint_value_t& value) {
@@ -191,8 +193,9 @@ weft::ValueCalls MakeCalls(const weft_checkpoint_value_t& value) {
   made.save = [value, name = made.name]() -> absl::StatusOr<std::string> {
     const void* bytes = nullptr;
     size_t count = 0;
-    WEFT_RETURN_IF_ERROR(
-        CallbackError("saves", name.c_str(), value.save(value.user, &bytes, &count)));
+    WEFT_RETURN_IF_ERROR(CallbackError("saves", name.c_str(), weft::AskCallback([&] {
+                                         return value.save(value.user, &bytes, &count);
+                                       })));
     if (count > weft::kCheckpointValueBytesMax || (bytes == nullptr && count > 0)) {
       return weft::MakeError(WEFT_INVALID_ARGUMENT, StrCat("value ", name, " has ", count,
                                                            " bytes, or is NULL; use up to ",
@@ -202,8 +205,10 @@ weft::ValueCalls MakeCalls(const weft_checkpoint_value_t& value) {
   };
   made.load = [value, name = made.name](const std::string* bytes) {
     const void* const data = bytes == nullptr ? nullptr : bytes->data();
-    return CallbackError("loads", name.c_str(),
-                         value.load(value.user, data, bytes == nullptr ? 0 : bytes->size()));
+    return CallbackError("loads", name.c_str(), weft::AskCallback([&] {
+                           return value.load(value.user, data,
+                                             bytes == nullptr ? 0 : bytes->size());
+                         }));
   };
   return made;
 }

@@ -5,6 +5,7 @@
 
 #include "weft/error.h"
 
+#include "base/callback_reason.h"
 #include "base/per_thread.h"
 #include "base/status.h"
 #include "base/text.h"
@@ -79,6 +80,11 @@ weft_result_t weft_last_error_info(weft_error_info_t* info) {
   const weft::LastError& error = found == nullptr ? none : *found;
   weft::WriteAnswer(weft::ToInfo(error.result, error.fields), info);
   return WEFT_SUCCESS;
+}
+
+weft_result_t weft_callback_failed(weft_result_t result, const char* sentence) {
+  weft::KeepCallbackReason(sentence);
+  return result;
 }
 
 const char* weft_result_name(weft_result_t result) {

@@ -149,7 +149,8 @@ absl::StatusOr<size_t> Heap::FindGap(size_t bytes) {
   return MakeError(WEFT_OUT_OF_MEMORY,
                    StrCat("allocating ", FormatBytes(bytes), " of shared memory: the heap of ",
                           FormatBytes(end), " has ", FormatBytes(live_bytes_),
-                          " in use and no gap that large; raise WEFT_HEAP_BYTES"));
+                          " in use and no gap that large; use less memory, or raise "
+                          "WEFT_HEAP_BYTES if the machine has more"));
 }
 
 absl::Status Heap::TakePages(size_t offset, size_t bytes) {

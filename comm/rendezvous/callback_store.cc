@@ -1,5 +1,6 @@
 #include "comm/rendezvous/callback_store.h"
 
+#include "base/callback_reason.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "base/wait.h"
@@ -10,10 +11,12 @@ namespace {
 // What most values need; a larger one costs a second call.
 constexpr size_t kFirstRoomBytes = 4096;
 
-absl::Status Failed(const char* what, std::string_view key, weft_result_t result) {
-  const weft_result_t reported = result == WEFT_SUCCESS ? WEFT_REMOTE_ERROR : result;
+absl::Status Failed(const char* what, std::string_view key, const CallbackAnswer& answer) {
+  const weft_result_t reported =
+      answer.result == WEFT_SUCCESS ? WEFT_REMOTE_ERROR : answer.result;
   return MakeError(reported, StrCat("the store given by callbacks could not ", what, " key ", key,
-                                    ": it returned ", static_cast<int>(result)));
+                                    ": it returned ", static_cast<int>(answer.result),
+                                    BehindColon(answer)));
 }
 
 absl::Status CheckForCallbacks(const StoreRequest& request) {
@@ -52,16 +55,19 @@ StoreReply CallbackStore::Ask(StoreRequest request) {
   if (!reply.status.ok()) return reply;
   const char* const key = request.key.c_str();
   if (request.kind == StoreRequest::Kind::kSet) {
-    const weft_result_t result =
-        callbacks_.set(callbacks_.user, key, request.value.data(), request.value.size());
-    if (result != WEFT_SUCCESS) reply.status = Failed("set", key, result);
+    const CallbackAnswer answer = AskCallback([&] {
+      return callbacks_.set(callbacks_.user, key, request.value.data(), request.value.size());
+    });
+    if (answer.result != WEFT_SUCCESS) reply.status = Failed("set", key, answer);
   } else if (request.kind == StoreRequest::Kind::kAdd) {
-    const weft_result_t result = callbacks_.add(callbacks_.user, key, request.delta, &reply.number);
-    if (result != WEFT_SUCCESS) reply.status = Failed("add to", key, result);
+    const CallbackAnswer answer = AskCallback(
+        [&] { return callbacks_.add(callbacks_.user, key, request.delta, &reply.number); });
+    if (answer.result != WEFT_SUCCESS) reply.status = Failed("add to", key, answer);
   } else if (request.kind == StoreRequest::Kind::kRemove) {
-    const bool can = callbacks_.remove != nullptr;
-    const weft_result_t result = can ? callbacks_.remove(callbacks_.user, key) : WEFT_SUCCESS;
-    if (result != WEFT_SUCCESS) reply.status = Failed("remove", key, result);
+    const CallbackAnswer answer = AskCallback([&] {
+      return callbacks_.remove == nullptr ? WEFT_SUCCESS : callbacks_.remove(callbacks_.user, key);
+    });
+    if (answer.result != WEFT_SUCCESS) reply.status = Failed("remove", key, answer);
   } else {
     absl::StatusOr<std::string> value = Get(request);
     reply.status = value.status();
@@ -77,18 +83,19 @@ absl::StatusOr<std::string> CallbackStore::Get(const StoreRequest& request) cons
     const int64_t now_ns = MonotonicNs();
     const int64_t left_ns = request.deadline_ns > now_ns ? request.deadline_ns - now_ns : 1;
     size_t size = value.size();
-    const weft_result_t result =
-        callbacks_.get(callbacks_.user, request.key.c_str(), value.data(), &size, left_ns);
-    if (result == WEFT_SUCCESS && size <= value.size()) {
+    const CallbackAnswer answer = AskCallback([&] {
+      return callbacks_.get(callbacks_.user, request.key.c_str(), value.data(), &size, left_ns);
+    });
+    if (answer.result == WEFT_SUCCESS && size <= value.size()) {
       value.resize(size);
       return value;
     }
-    const bool grow = result == WEFT_INVALID_ARGUMENT && size > value.size() &&
+    const bool grow = answer.result == WEFT_INVALID_ARGUMENT && size > value.size() &&
                       size <= kStoreValueBytesMax && attempt == 0;
-    if (!grow) return Failed("get", request.key, result);
+    if (!grow) return Failed("get", request.key, answer);
     value.resize(size);
   }
-  return Failed("get", request.key, WEFT_INVALID_ARGUMENT);
+  return Failed("get", request.key, {.result = WEFT_INVALID_ARGUMENT});
 }
 
 }  // namespace weft

@@ -101,10 +101,12 @@ typedef struct weft_checkpoint_value {
   size_t struct_size;
   const char* name;
   uint32_t flags;
-  /* Called by weft_checkpoint_save: sets *bytes and *count, which stay valid until the next call. Anything but WEFT_SUCCESS fails the save. */
+  /* Called by weft_checkpoint_save: sets *bytes and *count, which stay valid until the next call. Anything but WEFT_SUCCESS fails the save;
+   * weft_callback_failed (error.h) says why. */
   weft_result_t (*save)(void* user, const void** bytes, size_t* count);
   /* Called by weft_checkpoint_load before anything else is written, maybe for several checkpoints in turn, of which the last one counts. bytes is
-   * NULL if the checkpoint has none of that name, or of this rank. Anything but WEFT_SUCCESS refuses the checkpoint, on all ranks. */
+   * NULL if the checkpoint has none of that name, or of this rank. Anything but WEFT_SUCCESS refuses the checkpoint, on all ranks, which have the sentence of
+   * weft_callback_failed. */
   weft_result_t (*load)(void* user, const void* bytes, size_t count);
   void* user;
 } weft_checkpoint_value_t;

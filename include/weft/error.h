@@ -45,6 +45,15 @@ WEFT_EXPORT const char* weft_last_error(void);
  * 0. */
 WEFT_EXPORT weft_result_t weft_last_error_info(weft_error_info_t* info);
 
+/* For a function of your own that weft calls and that returns a result, as those of a store and of a checkpoint's value do: keeps the
+ * sentence that says why it fails, and returns `result` for it to return:
+ *
+ *   if (seed != mine) return weft_callback_failed(WEFT_INVALID_ARGUMENT, "the checkpoint was saved with another seed");
+ *
+ * The call of weft that fails by it has the sentence in its own, on all ranks that it fails on. Copied; longer than 4,095 bytes it is cut;
+ * NULL: none. Any thread, and only inside such a function. */
+WEFT_EXPORT weft_result_t weft_callback_failed(weft_result_t result, const char* sentence);
+
 WEFT_END_DECLS
 
 #endif /* WEFT_ERROR_H_ */

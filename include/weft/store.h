@@ -27,7 +27,7 @@ WEFT_EXPORT weft_result_t weft_unique_id_create(weft_unique_id_t* id);
 
 /* A foreign store. All functions may be called from the thread that creates, joins or reconfigures a group, one at a time if no other
  * thread uses the same weft_store_t.
- * Values are byte strings of at most 1 MiB. Each returns WEFT_SUCCESS or the reason why not. */
+ * Values are byte strings of at most 1 MiB. Each returns WEFT_SUCCESS or the reason why not, by weft_callback_failed (error.h) as a sentence. */
 typedef struct weft_store_callbacks {
   size_t struct_size;
   void* user;

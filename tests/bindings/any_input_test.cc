@@ -41,6 +41,15 @@ TEST(AnyInput, NullIsFineWhereTheHeadersSaySo) {
   weft_xla_set_interrupted(nullptr);
 }
 
+TEST(AnyInput, AReasonMayBeAnythingAndTheCodeComesBack) {
+  const std::string last = weft_last_error();
+  for (const char* const sentence : {"", "no room", static_cast<const char*>(nullptr)})
+    EXPECT_EQ(weft_callback_failed(WEFT_TIMEOUT, sentence), WEFT_TIMEOUT);
+  EXPECT_EQ(weft_callback_failed(Unknown<weft_result_t>(-7), std::string(100'000, 'x').c_str()), -7);
+  // It is no failure of a call.
+  EXPECT_EQ(weft_last_error(), last);
+}
+
 TEST(AnyInput, ExplainCutsWhatDoesNotFit) {
   Bench bench;
   weft_explain_query_t query = {};

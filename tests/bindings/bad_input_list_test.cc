@@ -15,6 +15,7 @@ const std::set<std::string> kTakeAnything = {
     "weft_op_name",
     "weft_result_name",
     "weft_last_error",
+    "weft_callback_failed",
     "weft_option_count",
     "weft_version",
     "weft_log_set_callback",

@@ -15,6 +15,7 @@ namespace weft::test::callback_store_test {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 class MapStore {
  public:
@@ -38,10 +39,11 @@ class MapStore {
 
   weft_store_t get() const { return store_; }
 
-  // From now on every function returns this.
-  void Break(weft_result_t result) {
+  // From now on every function returns this, and says why unless `reason` is NULL.
+  void Break(weft_result_t result, const char* reason = nullptr) {
     const std::lock_guard<std::mutex> lock(mutex_);
     broken_ = result;
+    reason_ = reason;
   }
 
   // From now on keys cannot be removed.
@@ -56,10 +58,14 @@ class MapStore {
   }
 
  private:
+  weft_result_t Broken() const {
+    return reason_ == nullptr ? broken_ : weft_callback_failed(broken_, reason_);
+  }
+
   static weft_result_t Set(void* user, const char* key, const void* value, size_t size) {
     auto& self = *static_cast<MapStore*>(user);
     const std::lock_guard<std::mutex> lock(self.mutex_);
-    if (self.broken_ != WEFT_SUCCESS) return self.broken_;
+    if (self.broken_ != WEFT_SUCCESS) return self.Broken();
     self.data_[key].assign(static_cast<const char*>(value), size);
     self.changed_.notify_all();
     return WEFT_SUCCESS;
@@ -69,7 +75,7 @@ class MapStore {
                            int64_t timeout_ns) {
     auto& self = *static_cast<MapStore*>(user);
     std::unique_lock<std::mutex> lock(self.mutex_);
-    if (self.broken_ != WEFT_SUCCESS) return self.broken_;
+    if (self.broken_ != WEFT_SUCCESS) return self.Broken();
     const std::string name(key);
     const auto there = [&] {
       return self.data_.count(name) > 0;
@@ -88,7 +94,7 @@ class MapStore {
   static weft_result_t Add(void* user, const char* key, int64_t delta, int64_t* result) {
     auto& self = *static_cast<MapStore*>(user);
     const std::lock_guard<std::mutex> lock(self.mutex_);
-    if (self.broken_ != WEFT_SUCCESS) return self.broken_;
+    if (self.broken_ != WEFT_SUCCESS) return self.Broken();
     std::string& number = self.data_[key];
     *result = (number.empty() ? 0 : std::stoll(number)) + delta;
     number = std::to_string(*result);
@@ -107,6 +113,7 @@ class MapStore {
   std::condition_variable changed_;
   std::map<std::string, std::string> data_;
   weft_result_t broken_ = WEFT_SUCCESS;
+  const char* reason_ = nullptr;
   weft_result_t broken_remove_ = WEFT_SUCCESS;
   weft_store_t store_ = nullptr;
 };
@@ -241,7 +248,16 @@ TEST(CallbackStore, WhatTheStoreReportsIsReported) {
   weft_group_t group = nullptr;
   EXPECT_EQ(weft_group_create_from_store(store.get(), 2, 0, &config, &group), WEFT_SYSTEM_ERROR);
   EXPECT_THAT(weft_last_error(), HasSubstr("store given by callbacks"));
+  EXPECT_THAT(weft_last_error(), Not(HasSubstr("server is away")));
   EXPECT_EQ(group, nullptr);
+  store.Break(WEFT_SYSTEM_ERROR, "the server is away");
+  EXPECT_EQ(weft_group_create_from_store(store.get(), 2, 0, &config, &group), WEFT_SYSTEM_ERROR);
+  EXPECT_THAT(weft_last_error(), HasSubstr("it returned 2: the server is away"));
+  // A sentence that was left behind without a failure is not that of the next one.
+  weft_callback_failed(WEFT_TIMEOUT, "said in passing");
+  store.Break(WEFT_SYSTEM_ERROR);
+  EXPECT_EQ(weft_group_create_from_store(store.get(), 2, 0, &config, &group), WEFT_SYSTEM_ERROR);
+  EXPECT_THAT(weft_last_error(), Not(HasSubstr("in passing")));
 }
 
 TEST(CallbackStore, ARankThatDoesNotComeIsATimeoutThatNamesIt) {

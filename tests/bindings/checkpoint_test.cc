@@ -87,7 +87,8 @@ weft_checkpoint_value_t ValueOf(Cursor* cursor) {
     auto* const own = static_cast<Cursor*>(user);
     ++own->loads;
     own->text = bytes == nullptr ? "none" : std::string(static_cast<const char*>(bytes), count);
-    return own->refuse ? WEFT_INVALID_ARGUMENT : WEFT_SUCCESS;
+    if (!own->refuse) return WEFT_SUCCESS;
+    return weft_callback_failed(WEFT_INVALID_ARGUMENT, "the place 17 is not in my text");
   };
   return value;
 }
@@ -132,7 +133,10 @@ TEST_F(CheckpointInterface, TensorsAndValuesOfTheProgramsOwn) {
     weft_checkpoint_loaded_t loaded = {};
     loaded.struct_size = sizeof(loaded);
     EXPECT_EQ(weft_checkpoint_load(checkpoint, nullptr, &loaded), WEFT_INVALID_ARGUMENT);
-    EXPECT_THAT(weft_last_error(), HasSubstr("the function that loads value cursor"));
+    // Whoever has refused it, and why, on all ranks.
+    EXPECT_THAT(weft_last_error(), HasSubstr("the function that loads value cursor answered "
+                                             "invalid_argument: the place 17 is not in my text"));
+    EXPECT_THAT(weft_last_error(), HasSubstr(rank == 2 ? "the function" : "rank 2: the function"));
     EXPECT_EQ(whole, std::vector<int64_t>(10, -1)) << "written though refused";
     cursor.refuse = false;
     EXPECT_EQ(Loaded(checkpoint).step, 1);

@@ -42,6 +42,7 @@ const std::set<std::string> kNotOfTheParent = {
     "weft_result_name",
     "weft_last_error",
     "weft_last_error_info",
+    "weft_callback_failed",
     "weft_option_count",
     "weft_option_at",
     "weft_version",

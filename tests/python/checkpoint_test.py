@@ -187,6 +187,27 @@ class Resuming(CheckpointTest):
         self.assertEqual((2, whole), self.run_of(2, "zero1", 0, 4))
 
 
+    def test_what_a_rank_has_against_a_checkpoint_all_ranks_hear(self):
+        def run(world):
+            def take(given):
+                if given is not None and world.rank == 1:
+                    raise ValueError("the text of rank 1 is another one")
+
+            with self.checkpoint.Checkpoint(world, self.folder) as checkpoint:
+                checkpoint.add_value("place", lambda: b"17", take)
+                checkpoint.save(1)
+                try:
+                    checkpoint.load()
+                except ValueError as error:
+                    return str(error)
+                except self.weft.Error as error:
+                    return f"{error.result.name}: {error}"
+
+        first, second = self.model.on_ranks(self.local(2), run)
+        self.assertEqual("the text of rank 1 is another one", second)
+        self.assertRegex(first, "INVALID_ARGUMENT: .*rank 1: the function that loads value place answered invalid_argument: ValueError: the text of rank 1 is another one")
+
+
 class Wrong(CheckpointTest):
     def one(self, **options):
         world = self.local(1)[0]

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from weft._library import library
 from weft.core import interrupt
 from weft.core.errors import Error, Result, check, refuse_inside_check
 
@@ -30,6 +31,8 @@ def guarded(function: Callable[..., T], failed: T) -> Callable[..., T]:
             return function(*arguments)
         except BaseException as exception:  # KeyboardInterrupt, too
             raised.setdefault(thread, exception)
+            # For the other ranks: here the exception itself is raised.
+            library.weft_callback_failed(0, f"{type(exception).__name__}: {exception}".encode(errors="replace"))
             return failed
         finally:
             inside.discard(thread)
