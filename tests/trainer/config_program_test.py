@@ -197,7 +197,7 @@ class ConfigProgramTest(unittest.TestCase):
         self.save("run")
         for name, folder in (("slash", "runs/run/"), ("checkpoints", "runs/run/checkpoints/"), ("dots", "./runs/../runs/run//")):
             printed = self.save(name, "--resume", folder, steps=30)
-            self.assertIn("go on after step 20, from runs/run/checkpoints/step-00000020", printed)
+            self.assertRegex(printed, r"go on after step 20, from \S*/runs/run/checkpoints/step-00000020, ")
             self.assertEqual(list(range(1, 31)), self.steps(name), folder)
         # Its own folder is no other one.
         for steps, folder in ((30, "runs/run"), (40, "./runs/run/"), (50, f"{self.root}/runs/run/checkpoints/")):
