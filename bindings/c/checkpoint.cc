@@ -87,11 +87,16 @@ absl::StatusOr<weft::CheckpointOptions> ReadOptions(const char* call,
     return calls::Invalid(
         call, StrCat("timeout_ns is ", copy.timeout_ns, "; use 0 for 600 s or a positive number"));
   }
+  if (copy.not_loaded != WEFT_CHECKPOINT_WARN && copy.not_loaded != WEFT_CHECKPOINT_REFUSE) {
+    return calls::Invalid(call, StrCat("not_loaded is ", calls::NumberOf(copy.not_loaded),
+                                       "; use WEFT_CHECKPOINT_WARN or WEFT_CHECKPOINT_REFUSE"));
+  }
   weft::CheckpointOptions options{
       .directory = copy.directory,
       .retention = {.last = copy.keep_last, .every = copy.keep_every},
       .timeout_ns = copy.timeout_ns == 0 ? kDefaultTimeoutNs : copy.timeout_ns,
-      .config = copy.config == nullptr ? "" : copy.config};
+      .config = copy.config == nullptr ? "" : copy.config,
+      .refuse_not_loaded = copy.not_loaded == WEFT_CHECKPOINT_REFUSE};
   if (options.config.size() <= kConfigBytesMax) return options;
   return calls::Invalid(
       call, StrCat("config has ", options.config.size(), " bytes; use up to ", kConfigBytesMax));

@@ -76,7 +76,8 @@ std::string StateOf(const ListedCheckpoint& one) {
   if (!one.problem.empty())
     return (one.found.unreadable ? "unreadable: " : "damaged: ") + one.problem;
   if (!one.found.committed) return "not committed";
-  return one.latest ? "latest" : "";
+  return StrCat(one.latest ? "latest" : "", one.latest && one.found.pinned ? ", " : "",
+                one.found.pinned ? "pinned" : "");
 }
 
 std::string ListAsText(const std::vector<ListedCheckpoint>& all) {
@@ -102,6 +103,7 @@ std::string ListAsJson(const std::string& directory, const std::vector<ListedChe
                            {"run", one.found.name.run},
                            {"committed", one.found.committed},
                            {"latest", one.latest},
+                           {"pinned", one.found.pinned},
                            {"file_bytes", one.file_bytes},
                            {"ranks", known ? Json(one.ranks) : Json()},
                            {"tensors", known ? Json(one.tensors) : Json()},

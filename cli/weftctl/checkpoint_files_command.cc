@@ -1,4 +1,5 @@
 // VerifyCheckpoints, ExportCheckpoint, ImportCheckpoint: what reads whole checkpoints.
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -67,6 +68,8 @@ absl::StatusOr<std::string> Import(const ImportArguments& arguments) {
   for (const TensorFile& file : others.files)
     bytes += file.bytes;
   const size_t files = others.files.size();
+  WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<DirectoryLock> lock,
+                        LockDirectory(arguments.directory));
   ByteProgress progress(StrCat("of ", arguments.file, " imported"), bytes);
   WEFT_ASSIGN_OR_RETURN(const std::string path,
                         ImportTensors(SystemFiles(), std::move(others), arguments.directory,

@@ -188,6 +188,19 @@ void AddCheckpoint(CLI::App& app, CommandLine* line) {
                        "bytes of values in one file, as 5GB or 500MiB: model-00001-of-00003."
                        "safetensors and so on, and their index, as transformers has them");
   exported->callback([=] { line->output = ExportCheckpoint(line->checkpoint, *to); });
+  CLI::App* pin = add("pin", "keeps one, whatever is saved later", kPath, kLatest);
+  pin->callback([=] { line->output = PinCheckpointAt(line->checkpoint, true); });
+  CLI::App* unpin = add("unpin", "ends that", kPath, kLatest);
+  unpin->callback([=] { line->output = PinCheckpointAt(line->checkpoint, false); });
+  CLI::App* prune = command->add_subcommand(
+      "prune", "removes outdated ones, and what failed saves have left, while no job saves there");
+  PruneArguments* const what = &line->pruned;
+  prune->add_option("DIR", what->directory, "of all checkpoints")->required();
+  prune->add_option("--keep-last", what->keep_last, "so many, and those that are pinned; 0: all")
+      ->capture_default_str();
+  prune->add_option("--keep-every", what->keep_every, "and those of steps that it divides; 0: none")
+      ->capture_default_str();
+  prune->callback([=] { line->output = PruneCheckpoints(*what); });
   CLI::App* imported =
       command->add_subcommand("import", "makes a checkpoint of others' safetensors files");
   ImportArguments* const from = &line->imported;

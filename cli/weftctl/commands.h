@@ -98,6 +98,13 @@ struct ImportArguments {
   int64_t step = 0;
 };
 
+// The command line of checkpoint prune.
+struct PruneArguments {
+  std::string directory;  // of all checkpoints
+  int64_t keep_last = 0;  // 0: all that were committed
+  int64_t keep_every = 0;
+};
+
 struct CommandLine {
   std::vector<std::string> files;  // of dump and schedule
   ScheduleArguments schedule;
@@ -109,6 +116,7 @@ struct CommandLine {
   std::string checkpoint;  // a checkpoint's directory, or that of several
   ExportArguments exported;
   ImportArguments imported;
+  PruneArguments pruned;
   CommandOutput output;
 };
 
@@ -164,6 +172,12 @@ CommandOutput ExportCheckpoint(const std::string& path, const ExportArguments& a
 
 // A checkpoint of others' safetensors files.
 CommandOutput ImportCheckpoint(const ImportArguments& arguments);
+
+// Pins a checkpoint, or the latest in a directory, so that no save removes it; or ends that.
+CommandOutput PinCheckpointAt(const std::string& path, bool pinned);
+
+// Removes what is not to be kept, and what failed saves have left: a line each. Refused while a job saves there.
+CommandOutput PruneCheckpoints(const PruneArguments& arguments);
 
 // What each strategy costs for a model and a number of ranks, side by side.
 CommandOutput PrintPlan(const PlanArguments& arguments, bool json);

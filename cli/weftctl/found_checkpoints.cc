@@ -3,8 +3,11 @@
 #include <algorithm>
 
 #include "base/files.h"
+#include "base/later.h"
+#include "base/seams.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "base/wait.h"
 #include "shard/checkpoint/catalog.h"
 
 namespace weft {
@@ -26,7 +29,8 @@ absl::StatusOr<std::vector<FoundCheckpoint>> FindCheckpoints(const std::string& 
     found.push_back({.path = JoinPath(directory, DirectoryName(entry.name)),
                      .name = entry.name,
                      .committed = entry.committed,
-                     .unreadable = entry.unreadable});
+                     .unreadable = entry.unreadable,
+                     .pinned = entry.pinned});
   return found;
 }
 
@@ -38,6 +42,18 @@ absl::StatusOr<std::vector<FoundCheckpoint>> CommittedAt(const std::string& path
                 [](const FoundCheckpoint& one) { return !one.committed && !one.unreadable; });
   if (found.empty()) return NoneIn(path, "checkpoint that was committed");
   return found;
+}
+
+absl::StatusOr<std::unique_ptr<DirectoryLock>> LockDirectory(const std::string& directory) {
+  if (absl::IsNotFound(SystemFiles().KindOf(directory).status())) return nullptr;
+  uint64_t token = 0;
+  WEFT_RETURN_IF_ERROR(SystemSeams().random->Fill(&token, sizeof(token)));
+  SystemPatience patience([] { return absl::OkStatus(); });
+  Proc& proc = *SystemSeams().proc;
+  return DirectoryLock::Take(SystemFiles(), proc, patience,
+                             {.root = directory,
+                              .self = ThisProcess(proc, token),
+                              .deadline_ns = Later(MonotonicNs(), kLockPatienceNs + kLockBeatNs)});
 }
 
 bool IsDamaged(const absl::Status& status) {

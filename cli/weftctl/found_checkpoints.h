@@ -5,12 +5,14 @@
 // Thread-safety: one thread.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "shard/checkpoint/checkpoint_names.h"
+#include "shard/checkpoint/directory_lock.h"
 
 namespace weft {
 
@@ -19,6 +21,7 @@ struct FoundCheckpoint {
   CheckpointName name;
   bool committed = true;
   bool unreadable = false;
+  bool pinned = false;
 };
 
 // In a directory of several, the latest last. An error if it has none.
@@ -26,6 +29,10 @@ absl::StatusOr<std::vector<FoundCheckpoint>> FindCheckpoints(const std::string& 
 
 // The one whose directory `path` is, or the committed ones in it, the latest last. An error if there is none.
 absl::StatusOr<std::vector<FoundCheckpoint>> CommittedAt(const std::string& path);
+
+// That no job saves in a directory until it is released; nullptr if there is no such directory. BAD_STATE names the job that does. Of one on another host
+// that takes up to a minute.
+absl::StatusOr<std::unique_ptr<DirectoryLock>> LockDirectory(const std::string& directory);
 
 // Whether an error of reading one says that it is not as it was written, rather than that it cannot be read here and now.
 bool IsDamaged(const absl::Status& status);

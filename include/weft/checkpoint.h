@@ -16,8 +16,8 @@
  * checkpoint that is damaged is passed over for the one before it, with a warning. docs/formats/checkpoint.md has the files, whose
  * tensors the safetensors package reads; docs/checkpointing.md a program.
  *
- * All ranks need the same directory; on several nodes that is one of a file system that they share. One run saves in a
- * directory at a time; another one may load from it meanwhile.
+ * All ranks need the same directory; on several nodes that is one of a file system that they share. One job saves in a
+ * directory at a time, and another one that tries is refused with the name of the first; any number may load meanwhile.
  *
  * With the same number of ranks, training goes on with the bits that it would have had, whatever the preset.
  *
@@ -37,19 +37,28 @@ WEFT_BEGIN_DECLS
 /* What a run saves and loads, and where. */
 typedef struct weft_checkpoint* weft_checkpoint_t;
 
+/* What the first save does about checkpoints in the directory that keep_last would remove in time, if none of them was loaded: they
+ * may be another run's. */
+typedef enum weft_checkpoint_not_loaded {
+  WEFT_CHECKPOINT_WARN = 0,  /* a warning names them */
+  WEFT_CHECKPOINT_REFUSE = 1 /* BAD_STATE names them, and nothing is saved until one was loaded */
+} weft_checkpoint_not_loaded_t;
+
 /* Where checkpoints are, and how many are kept. */
 typedef struct weft_checkpoint_config {
   size_t struct_size;
   /* Of all checkpoints; made if its parent is there. One that is relative is so to the current directory of now, whatever that is later. To load one checkpoint
    * that was copied or renamed, give its own directory. */
   const char* directory;
-  int64_t
-      keep_last; /* so many are kept, the older ones removed when a new one is committed; 0: all */
+  /* So many are kept, and those that are pinned (weftctl checkpoint pin); the older ones are removed when a new one is committed, 0: none. One
+   * that has anything else in it than files of the format, or is a symbolic link, is left as it is, with a warning. */
+  int64_t keep_last;
   int64_t keep_every; /* and those of steps that are multiples of it, for good; 0: none */
   int64_t
       timeout_ns; /* of a save from its begin until it is committed, and of each collective; 0: 600 s */
   const char*
       config; /* text that rank 0 writes beside each checkpoint as config.json; NULL: none */
+  weft_checkpoint_not_loaded_t not_loaded;
 } weft_checkpoint_config_t;
 
 /* Strings are copied. `group` is borrowed and must outlive the checkpoint: all ranks that save. Nothing is written yet. Collective. Errors:
@@ -130,13 +139,15 @@ typedef struct weft_checkpoint_save_config {
   int in_place;
 } weft_checkpoint_save_config_t;
 
-/* Saves, between steps or after finish, on every rank. Not collective: no rank waits for another, but each waits until its save before has
+/* Saves, between steps or after finish, on every rank. The first save of a checkpoint object is collective: ranks agree that this job saves in
+ * the directory, until the object is destroyed. The others are not: no rank waits for another, but each waits until its save before has
  * ended. Without `background` it returns when the checkpoint is committed. A save that fails leaves those before it as they are, and training
  * may go on; of one in the background weft_checkpoint_test and weft_checkpoint_wait tell, else a warning at the next save. Errors: TIMEOUT
  * naming the ranks that had not written at the deadline; UNREACHABLE if this rank does not see in the directory what rank 0 has written;
  * SYSTEM_ERROR, naming the rank, if some rank could not write; ABORTED if the group has ended, as when a rank is lost, before all had written;
- * INVALID_ARGUMENT for a step that does not grow, and if there is more than a checkpoint can have (docs/formats/checkpoint.md, Limits): it would not be loaded, so
- * it is not committed. */
+ * BAD_STATE on all ranks, naming host, process and job, if another job saves in the directory, or has taken it over while this process was stopped for a
+ * minute, and by not_loaded; INVALID_ARGUMENT for a step that does not grow, and if there is more than a checkpoint can have
+ * (docs/formats/checkpoint.md, Limits): it would not be loaded, so it is not committed. */
 WEFT_EXPORT weft_result_t weft_checkpoint_save(weft_checkpoint_t checkpoint,
                                                const weft_checkpoint_save_config_t* config);
 

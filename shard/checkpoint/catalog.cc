@@ -110,8 +110,9 @@ absl::Status RemoveCheckpoint(Files& files, const std::string& root, const Check
   WEFT_RETURN_IF_ERROR(kind.status());
   if (*kind == FileKind::kLink) {
     return MakeError(WEFT_BAD_STATE,
-                     StrCat(path, " is a symbolic link, and what it leads to is not removed; remove "
-                                  "the link and the checkpoint yourself when it is not needed"));
+                     StrCat(path,
+                            " is a symbolic link, and what it leads to is not removed; remove "
+                            "the link and the checkpoint yourself when it is not needed"));
   }
   WEFT_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(path));
   if (HasManifest(names) && HasName(names, kPinName)) {
@@ -133,6 +134,24 @@ absl::Status RemoveCheckpoint(Files& files, const std::string& root, const Check
   WEFT_RETURN_IF_ERROR(removed);
   WEFT_RETURN_IF_ERROR(foreign);
   return files.RemoveDirectory(path);
+}
+
+absl::Status PinCheckpoint(Files& files, const std::string& path) {
+  const std::string manifest = JoinPath(path, kManifestName);
+  WEFT_RETURN_IF_ERROR(files.Open(manifest).status());
+  const std::string pin = JoinPath(path, kPinName);
+  const auto made = files.Create(pin, 0);
+  if (!made.ok() && !absl::IsAlreadyExists(made.status())) return made.status();
+  if (made.ok()) WEFT_RETURN_IF_ERROR((*made)->Close());
+  WEFT_RETURN_IF_ERROR(files.SyncDirectory(path));
+  // Whoever removes it has looked for the pin before it removes this.
+  return files.Open(manifest).status();
+}
+
+absl::Status UnpinCheckpoint(Files& files, const std::string& path) {
+  WEFT_RETURN_IF_ERROR(files.Open(JoinPath(path, kManifestName)).status());
+  WEFT_RETURN_IF_ERROR(RemoveFile(files, path, kPinName));
+  return files.SyncDirectory(path);
 }
 
 }  // namespace weft

@@ -51,4 +51,9 @@ std::vector<CheckpointName> Remains(const std::vector<CatalogEntry>& all,
 // files of the format go, and what else is in it stays. Ok if there is none.
 absl::Status RemoveCheckpoint(Files& files, const std::string& root, const CheckpointName& name);
 
+// A checkpoint that is pinned is never removed; Ok if it is. `path`: its directory. NOT_FOUND of absl if it is none, also as it is being removed.
+absl::Status PinCheckpoint(Files& files, const std::string& path);
+// Ok if it was not pinned.
+absl::Status UnpinCheckpoint(Files& files, const std::string& path);
+
 }  // namespace weft

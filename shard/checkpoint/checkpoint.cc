@@ -271,6 +271,13 @@ absl::StatusOr<std::optional<std::string>> Checkpoint::LoadedValue(std::string_v
                           " was removed since it was loaded: read values before the next save"));
 }
 
+void Checkpoint::KnowLoaded(const std::string& path) {
+  if (ParentDirectory(path) != ParentDirectory(JoinPath(options_.directory, "one"))) return;
+  loaded_ = true;
+  whole_ = ParseDirectoryName(std::string_view(path).substr(path.rfind('/') + 1));
+  if (keeper_ != nullptr && whole_) keeper_->KnowWhole(*whole_);
+}
+
 absl::StatusOr<Checkpoint::Loaded> Checkpoint::Load(int64_t step, uint32_t kinds, bool whole,
                                                     const LoadFrom& from) {
   const std::vector<NamedSource> sources = Sources();
@@ -302,18 +309,10 @@ absl::StatusOr<Checkpoint::Loaded> Checkpoint::Load(int64_t step, uint32_t kinds
   loaded_path_ = saved->path();
   loaded_values_ = saved->manifest().values;
   if (kinds != WEFT_SHARD_STATE_VALUES && group_->rank() == 0) WarnOfLeftValues();
-  if (!from.path.empty()) {
-    // Values of another run are where this one begins, with steps of its own.
-    if (kinds != WEFT_SHARD_STATE_VALUES) last_step_ = std::max(last_step_, saved->manifest().step);
-    return Loaded{saved->manifest().step, saved->path(), saved->manifest().ranks, std::move(left)};
-  }
-  last_step_ = std::max(last_step_, saved->manifest().step);
-  loaded_ = true;
-  const std::string_view path = saved->path();
-  whole_.reset();
-  // A directory that is a checkpoint by itself has none that counts in it.
-  if (path != options_.directory) whole_ = ParseDirectoryName(path.substr(path.rfind('/') + 1));
-  if (keeper_ != nullptr && whole_) keeper_->KnowWhole(*whole_);
+  // Values of another run are where this one begins, with steps of its own.
+  if (from.path.empty() || kinds != WEFT_SHARD_STATE_VALUES)
+    last_step_ = std::max(last_step_, saved->manifest().step);
+  KnowLoaded(saved->path());
   return Loaded{saved->manifest().step, saved->path(), saved->manifest().ranks, std::move(left)};
 }
 

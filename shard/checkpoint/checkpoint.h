@@ -119,6 +119,8 @@ class Checkpoint {
   absl::Status LoadValues(const SavedCheckpoint& saved);
   // Values of the checkpoint that no rank has been given.
   void WarnOfLeftValues() const;
+  // If it is a checkpoint of this directory, which was read to its end.
+  void KnowLoaded(const std::string& path);
 
   const std::shared_ptr<ProcessGroup> group_;
   Files& files_;

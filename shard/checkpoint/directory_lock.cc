@@ -43,6 +43,16 @@ void RemoveQuietly(Files& files, const std::string& path) {
     LogDebug("checkpoint: ", FromAbsl(removed.message()));
 }
 
+// Removes a file if its text is that of the owner with this token. Tries twice: nobody else may take what a living process leaves.
+void RemoveOwn(Files& files, const std::string& path, uint64_t token) {
+  for (int i = 0; i < 2; ++i) {
+    const absl::StatusOr<LockOwner> owner = ReadOwner(files, path);
+    if (absl::IsNotFound(owner.status())) return;
+    if (!owner.ok()) continue;
+    if (owner->token != token || files.Remove(path).ok()) return;
+  }
+}
+
 // How often that owner has beaten; -1: never yet.
 int64_t Beats(Files& files, const std::string& root, uint64_t token) {
   int64_t most = -1;
@@ -58,9 +68,7 @@ int64_t Beats(Files& files, const std::string& root, uint64_t token) {
 LockSighting LookAtLock(Files& files, const std::string& root, int64_t now_ns) {
   const absl::StatusOr<LockOwner> owner = ReadOwner(files, JoinPath(root, kLockName));
   if (!owner.ok()) return {};
-  return {.token = owner->token,
-          .beats = Beats(files, root, owner->token),
-          .since_ns = now_ns};
+  return {.token = owner->token, .beats = Beats(files, root, owner->token), .since_ns = now_ns};
 }
 
 // One attempt of one process, from the file with its text to the lock, or to the sentence that refuses it.
@@ -81,6 +89,13 @@ class DirectoryLock::Taking {
   Taking& operator=(const Taking&) = delete;
 
   absl::Status Run() {
+    absl::Status taken = TryAgainAndAgain();
+    if (!taken.ok()) LetGo();
+    return taken;
+  }
+
+ private:
+  absl::Status TryAgainAndAgain() {
     WEFT_RETURN_IF_ERROR(WriteNew(files_, wanted_, LockOwnerText(request_.self)));
     for (int i = 0; i < kTriesMax; ++i) {
       WEFT_ASSIGN_OR_RETURN(const bool taken, Try());
@@ -90,11 +105,11 @@ class DirectoryLock::Taking {
       }
       WEFT_RETURN_IF_ERROR(CheckInterrupt("waiting to see whether another job still saves"));
     }
-    return MakeError(WEFT_BAD_STATE, StrCat("the lock ", lock_, " changes again and again; do "
+    return MakeError(WEFT_BAD_STATE, StrCat("the lock ", lock_,
+                                            " changes again and again; do "
                                             "several jobs start to save there?"));
   }
 
- private:
   // False: what was found has changed, or is to be looked at again.
   absl::StatusOr<bool> Try() {
     WEFT_RETURN_IF_ERROR(Place(lock_));
@@ -106,6 +121,12 @@ class DirectoryLock::Taking {
     if (owner.token != request_.self.token) {
       WEFT_ASSIGN_OR_RETURN(const bool ended, HasEnded(owner));
       if (!ended) return false;
+      if (owner.token == 0 && owners.size() > 1) {
+        // A claim that its process did not come to write: nobody can follow it.
+        RemoveQuietly(files_,
+                      JoinPath(request_.root, LockClaimName(owners[owners.size() - 2].token)));
+        return false;
+      }
       WEFT_ASSIGN_OR_RETURN(const bool claimed, Claim(owner));
       if (!claimed) return false;
     }
@@ -177,10 +198,11 @@ class DirectoryLock::Taking {
   }
 
   absl::Status Refusal(const LockOwner& owner, std::string_view what) const {
-    return MakeError(WEFT_BAD_STATE,
-                     StrCat("another job saves in ", request_.root, ": ", Describe(owner), ", ",
-                            what, "; two jobs must not save in one directory: choose another one, or "
-                                  "wait until that job has ended"));
+    return MakeError(
+        WEFT_BAD_STATE,
+        StrCat("another job saves in ", request_.root, ": ", Describe(owner), ", ", what,
+               "; two jobs must not save in one directory: choose another one, or "
+               "wait until that job has ended"));
   }
 
   // Whether this process alone takes over from that owner.
@@ -214,6 +236,17 @@ class DirectoryLock::Taking {
     return replaced;
   }
 
+  // Of a taking that has failed, whatever it had come to.
+  void LetGo() {
+    RemoveOwn(files_, lock_, request_.self.token);
+    const auto names = files_.List(request_.root);
+    if (!names.ok()) return;
+    for (const std::string& name : *names) {
+      if (TokenOfLockFile(name))
+        RemoveOwn(files_, JoinPath(request_.root, name), request_.self.token);
+    }
+  }
+
   // What those have left whose lock this was, or who wanted it.
   void TidyUp() {
     const auto names = files_.List(request_.root);
@@ -245,10 +278,7 @@ absl::StatusOr<std::unique_ptr<DirectoryLock>> DirectoryLock::Take(Files& files,
 }
 
 DirectoryLock::~DirectoryLock() {
-  if (!lost_.ok()) return;
-  const absl::StatusOr<LockOwner> owner = ReadOwner(files_, JoinPath(root_, kLockName));
-  if (owner.ok() && owner->token == self_.token)
-    RemoveQuietly(files_, JoinPath(root_, kLockName));
+  if (lost_.ok()) RemoveOwn(files_, JoinPath(root_, kLockName), self_.token);
 }
 
 absl::Status DirectoryLock::Check() {

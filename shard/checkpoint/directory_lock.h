@@ -49,7 +49,8 @@ struct LockRequest {
   std::string root;  // which is there
   LockOwner self;    // with a token of its own
   LockSighting seen = {};
-  int64_t deadline_ns = 0;  // of the wait for beats of an owner of which nothing else tells whether it lives
+  int64_t deadline_ns =
+      0;  // of the wait for beats of an owner of which nothing else tells whether it lives
 };
 
 class DirectoryLock {
@@ -70,7 +71,10 @@ class DirectoryLock {
   class Taking;
 
   DirectoryLock(Files& files, std::string root, LockOwner self)
-      : files_(files), root_(std::move(root)), self_(std::move(self)), beat_(files, root_, self_.token) {}
+      : files_(files),
+        root_(std::move(root)),
+        self_(std::move(self)),
+        beat_(files, root_, self_.token) {}
 
   Files& files_;
   const std::string root_;

@@ -25,7 +25,7 @@ void RemoveData(Files& files, const CheckpointPlace& place, int rank) {
   RemoveQuietly(files, place, ValueFileName(rank));
 }
 
-// Rank 0 has begun a later checkpoint of this job.
+// Rank 0 has begun a later checkpoint of this job, or could not.
 bool HasGoneOn(Files& files, const CheckpointPlace& place) {
   const auto names = files.List(place.root);
   if (!names.ok()) return false;
@@ -34,7 +34,7 @@ bool HasGoneOn(Files& files, const CheckpointPlace& place) {
     if (!name || name->run != place.name.run || !(place.name < *name)) return false;
     CheckpointPlace later = place;
     later.name = *name;
-    return HasBegun(files, later).value_or(false);
+    return HasBegun(files, later).value_or(false) || files.Open(later.PathOf(FailureName(0))).ok();
   });
 }
 
@@ -58,6 +58,8 @@ bool HasNotBegun(Files& files, const CheckpointPlace& place) {
 
 void RemoveOwnData(Files& files, const CheckpointPlace& place) {
   RemoveData(files, place, place.rank);
+  // If rank 0 has removed it before, this rank has made it anew.
+  (void)files.RemoveDirectory(place.path());
 }
 
 void RemoveFinishedData(Files& files, const CheckpointPlace& place) {

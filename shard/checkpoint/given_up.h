@@ -19,7 +19,7 @@ bool HasGivenUp(Files& files, const CheckpointPlace& place);
 // On other ranks than 0. Whether there is neither rank 0's sign nor a checkpoint. Rank 0 sees all that was there before this was asked.
 bool HasNotBegun(Files& files, const CheckpointPlace& place);
 
-// Removes the tensors and the record of this rank, as well as can be.
+// Removes the tensors and the record of this rank, as well as can be, and the directory if nothing else is in it.
 void RemoveOwnData(Files& files, const CheckpointPlace& place);
 // On rank 0, which has said that it gives up: removes what those have written that are done, as well as can be. The others see what it has said when they are.
 void RemoveFinishedData(Files& files, const CheckpointPlace& place);

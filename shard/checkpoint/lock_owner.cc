@@ -102,9 +102,9 @@ bool IsOfSameJob(const LockOwner& a, const LockOwner& b) {
 }
 
 OwnerLife LifeOf(Proc& proc, const LockOwner& self, const LockOwner& owner) {
-  const bool visible = owner.token != 0 && !self.boot_id.empty() &&
-                       owner.boot_id == self.boot_id && !self.pid_namespace.empty() &&
-                       owner.pid_namespace == self.pid_namespace && owner.pid > 0;
+  const bool visible = owner.token != 0 && !self.boot_id.empty() && owner.boot_id == self.boot_id &&
+                       !self.pid_namespace.empty() && owner.pid_namespace == self.pid_namespace &&
+                       owner.pid > 0;
   if (!visible) return OwnerLife::kNotKnown;
   const absl::StatusOr<std::unique_ptr<PeerProcess>> process =
       proc.Open(owner.pid, owner.start_time);

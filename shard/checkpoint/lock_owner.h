@@ -26,7 +26,7 @@ struct LockOwner {
   std::string pid_namespace;
   int32_t pid = 0;
   uint64_t start_time = 0;  // tells a reused pid
-  std::string job;          // as its launcher calls it, the same when it is started again; "": not known
+  std::string job;  // as its launcher calls it, the same when it is started again; "": not known
 };
 
 enum class OwnerLife { kEnded, kLives, kNotKnown };

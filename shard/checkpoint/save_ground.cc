@@ -38,12 +38,12 @@ absl::Status CheckWhatIsThere(const std::vector<CatalogEntry>& all, const Ground
   if (request.may_push_out) return absl::OkStatus();
   const std::vector<CheckpointName> names = PushedOut(all, request.retention);
   if (names.empty()) return absl::OkStatus();
-  const std::string found =
-      StrCat(request.root, " has ", names.size(), names.size() == 1 ? " checkpoint" : " checkpoints",
-             " that this run has not loaded, ", NamesOf(names),
-             ", and that its own saves push out, as keep_last is ", request.retention.last,
-             "; load one to go on with that run, choose another directory, or keep them by "
-             "weftctl checkpoint pin");
+  const std::string found = StrCat(
+      request.root, " has ", names.size(), names.size() == 1 ? " checkpoint" : " checkpoints",
+      " that this run has not loaded, ", NamesOf(names),
+      ", and that its own saves push out, as keep_last is ", request.retention.last,
+      "; load one to go on with that run, choose another directory, or keep them by "
+      "weftctl checkpoint pin");
   if (request.refuses) return MakeError(WEFT_BAD_STATE, found);
   LogWarn("checkpoint: ", found);
   return absl::OkStatus();

@@ -128,8 +128,10 @@ absl::Status WriteWhereRoomIs(Files& files, Patience& patience, const Checkpoint
                               const Snapshot& snapshot, int64_t deadline_ns) {
   absl::Status written = WriteRank(files, place, snapshot);
   if (ResultOf(written) != WEFT_OUT_OF_MEMORY) return written;
-  // It may be that only the sync after the record found no room: then this rank's part is there, and rank 0 may commit it.
-  if (!absl::IsNotFound(files.Open(place.PathOf(RecordName(place.rank))).status())) return written;
+  // Of a record that failed nobody knows whether rank 0 has seen it: then what it speaks of stays.
+  for (const std::string& name : {RecordName(place.rank), TensorFileName(place.rank)}) {
+    if (!absl::IsNotFound(files.Open(place.PathOf(name)).status())) return written;
+  }
   const absl::Status begun = WaitForSign(files, patience, place, deadline_ns);
   return begun.ok() ? WriteRank(files, place, snapshot) : written;
 }
@@ -185,11 +187,11 @@ absl::Status SaveAsOther(Files& files, Patience& patience, const CheckpointPlace
   status = WaitForSign(files, patience, place, deadline_ns);
   if (status.ok()) status = WaitForCommit(files, patience, place, settings, deadline_ns);
   if (status.ok()) return status;
-  // An error from here on is no failure of this rank, whose part is there: the others need not hear of it, but for one that takes it back.
+  // An error from here on is no failure of this rank, whose part is there: the others need not hear of it, but for one that takes its part back.
   bool given_up = HasGivenUp(files, place);
   if (!given_up && HasNotBegun(files, place)) {
     ReportFailure(files, place, status);
-    // If it has not begun even now, it will see that word when it does.
+    // If rank 0 has not begun even now, it will see that word when it does.
     given_up = HasNotBegun(files, place);
   }
   if (given_up) RemoveOwnData(files, place);
@@ -210,7 +212,8 @@ void TellFailure(Files& files, const CheckpointPlace& place, const SaveSettings&
     const absl::Status room = settings.keeper->BeginSave(place.name);
     if (!room.ok()) LogDebug("checkpoint: ", FromAbsl(room.message()));
   }
-  ReportFailure(files, place, failure);
+  // A word to ranks that have gone on would be there for ever.
+  if (place.rank == 0 || !HasGivenUp(files, place)) ReportFailure(files, place, failure);
 }
 
 }  // namespace weft

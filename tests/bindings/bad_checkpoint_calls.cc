@@ -81,6 +81,8 @@ void AddCreateFaults(std::vector<BadCall>* calls) {
   add("keep_last_below_0", "keep_last is -1", [](auto* config) { config->keep_last = -1; });
   add("keep_every_below_0", "keep_every -1", [](auto* config) { config->keep_every = -1; });
   add("timeout_below_0", "timeout_ns is -1", [](auto* config) { config->timeout_ns = -1; });
+  add("not_loaded_unknown", "not_loaded is 2",
+      [](auto* config) { config->not_loaded = static_cast<weft_checkpoint_not_loaded_t>(2); });
   calls->push_back({kCreate, "group_NULL", WEFT_INVALID_ARGUMENT, "group is NULL", [](Bench& b) {
                       const weft_checkpoint_config_t config = Config();
                       return weft_checkpoint_create(nullptr, &config, &b.out.checkpoint);

@@ -57,6 +57,16 @@ def write_safetensors(path, tensors, metadata=None):
     pathlib.Path(path).write_bytes(struct.pack("<Q", len(text)) + text + b"".join(data for _, _, data in tensors.values()))
 
 
+def crc32c(data):
+    """As the format's page has it."""
+    crc = 0xffffffff
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82f63b78 if crc & 1 else 0)
+    return crc ^ 0xffffffff
+
+
 class Checkpoint(LaunchedTest):
     def setUp(self):
         super().setUp()
@@ -267,6 +277,68 @@ class Checkpoint(LaunchedTest):
         self.assertIn("rank-00002", self.refuse("export", self.saved / "step-00000008", "--to", file))
         self.assertEqual({"checkpoints"}, set(os.listdir(self.root)))
 
+    def test_pinned_ones_stay_until_they_are_unpinned(self):
+        for step in (1, 2, 3, 4):
+            self.save(step=step)
+        self.assertEqual([f"{self.saved}/step-00000002: pinned"], self.ask("pin", self.saved / "step-00000002"))
+        self.assertEqual([f"{self.saved}/step-00000004: pinned"], self.ask("pin", self.saved))  # the latest
+        self.ask("pin", self.saved)
+        lines = self.ask("list", self.saved)
+        self.assertTrue(lines[2].endswith("step-00000002  pinned"), lines)
+        self.assertTrue(lines[4].endswith("step-00000004  latest, pinned"), lines)
+        rows = json.loads("\n".join(self.ask("list", "--json", self.saved)))["checkpoints"]
+        self.assertEqual([False, True, False, True], [row["pinned"] for row in rows])
+        self.assertEqual([f"{self.saved}/step-0000000{step}: removed" for step in (1, 3)], self.ask("prune", self.saved, "--keep-last", 1))
+        self.assertEqual([], self.ask("prune", self.saved, "--keep-last", 1))
+        self.assertEqual([f"{self.saved}/step-00000002: not pinned"], self.ask("unpin", self.saved / "step-00000002"))
+        self.ask("unpin", self.saved / "step-00000002")
+        self.assertIn("whole", self.ask("verify", self.saved / "step-00000002")[0])
+        self.ask("prune", self.saved, "--keep-last", 1)
+        self.assertEqual(["step-00000004"], os.listdir(self.saved))
+
+    def test_prune_removes_what_is_outdated_and_what_failed_saves_have_left(self):
+        for step in range(1, 7):
+            self.save(step=step)
+        (self.saved / "step-00000003/manifest.json").unlink()
+        self.assertEqual([f"{self.saved}/step-00000003: removed"], self.ask("prune", self.saved))
+        (self.saved / "step-00000001/eval").mkdir()
+        code, out, err = self.run_to_end("checkpoint", "prune", self.saved, "--keep-last", 1, "--keep-every", 4)
+        self.assertEqual((2, [f"{self.saved}/step-0000000{step}: removed" for step in (2, 5)], 1), (code, out, len(err)))
+        self.assertIn("step-00000001 has eval in it", err[0])
+        self.assertEqual({f"step-0000000{step}" for step in (1, 4, 6)}, set(os.listdir(self.saved)))
+        self.assertIn("whole", self.ask("verify", self.saved / "step-00000001")[0])
+        # Beside one that cannot be read nothing is outdated.
+        self.flip(self.saved / "step-00000006/manifest.json", 20)
+        self.assertIn("manifest.json", self.refuse("prune", self.saved, "--keep-last", 1))
+        self.assertEqual({f"step-0000000{step}" for step in (1, 4, 6)}, set(os.listdir(self.saved)))
+
+    def test_prune_is_refused_while_a_job_saves_there(self):
+        self.save()
+        text = {"format": "weft-checkpoint-lock", "version": 1, "token": "00000000000000aa", "host": "here", "boot_id": self.boot_id(),
+                "pid_namespace": os.readlink("/proc/self/ns/pid"), "pid": os.getpid(), "start_time": self.start_time(), "job": "slurm-17.0"}
+        self.lock(text)
+        refusal = self.refuse("prune", self.saved, "--keep-last", 1)
+        self.assertIn(f"another job saves in {self.saved}: process {os.getpid()} on host here of job slurm-17.0, which lives", refusal)
+        file = self.root / "a.safetensors"
+        write_safetensors(file, {"a": ("F32", [1], b"four")})
+        self.assertIn("another job saves in", self.refuse("import", file, self.saved))
+        # Of a process that has ended: its number is another one's now.
+        self.lock({**text, "start_time": text["start_time"] + 1})
+        self.assertEqual([], self.ask("prune", self.saved, "--keep-last", 1))
+        self.assertEqual(["step-00000007"], os.listdir(self.saved))
+
+    def lock(self, members):
+        text = json.dumps(members, separators=(",", ":"))[:-1]
+        (self.saved / "lock.json").write_text(f'{text},"crc32c":"{crc32c(text.encode()):08x}"}}\n')
+
+    @staticmethod
+    def boot_id():
+        return pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+    @staticmethod
+    def start_time():
+        return int(pathlib.Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+
     def test_bad_command_lines_and_files(self):
         self.save()
         file = self.root / "a.safetensors"
@@ -278,6 +350,8 @@ class Checkpoint(LaunchedTest):
                 (("export", self.saved, "--to", file), "exists already"), (("export", self.saved, "--to", none / "x"), str(none)),
                 (("export", none, "--to", file), "no checkpoint"), (("import", file), "DIR"), (("import", none, new), str(none)),
                 (("import", file, new), "cannot be read as safetensors"), (("import", self.saved, new), str(self.saved)),
+                (("pin", none), f"no checkpoint in {none}"), (("unpin", self.root), "no checkpoint"), (("prune",), "DIR"),
+                (("prune", none), f"no checkpoint in {none}"), (("prune", self.saved, "--keep-last", "-1"), "--keep-last is -1"),
                 (("import", file, new, "--step", "x"), "--step")):
             with self.subTest(arguments):
                 self.assertIn(word, self.refuse(*arguments))

@@ -2,6 +2,7 @@
 import array
 import gc
 import json
+import os
 import pathlib
 import tempfile
 import threading
@@ -223,6 +224,8 @@ class Wrong(CheckpointTest):
         self.assertRaisesRegex(ValueError, "timeout is 0", self.checkpoint.Checkpoint, world, self.folder, timeout=0)
         self.refused("INVALID_ARGUMENT", "directory", self.checkpoint.Checkpoint, world, "")
         self.refused("INVALID_ARGUMENT", "keep_last", self.checkpoint.Checkpoint, world, self.folder, keep_last=-1)
+        self.assertRaisesRegex(ValueError, "not_loaded is 'ignore'; there are warn, refuse", self.checkpoint.Checkpoint, world, self.folder,
+                               not_loaded="ignore")
         self.refused("INVALID_ARGUMENT", 'named ""', checkpoint.add_context, model.context)
         self.assertRaisesRegex(ValueError, "read-only", checkpoint.add_tensor, "t", b"abc")
         self.assertRaisesRegex(TypeError, "data is a list", checkpoint.add_tensor, "t", [1])
@@ -249,6 +252,23 @@ class Wrong(CheckpointTest):
             checkpoint.add_context(context)
             self.refused("INVALID_ARGUMENT", "up.weight", checkpoint.load)
         context.destroy()
+
+    def test_what_was_not_loaded_is_not_pushed_out_if_that_is_refused(self):
+        self.run_of(1, "no_shard", 0, 2, saves=(1, 2))
+        _, _, checkpoint = self.one(keep_last=1, not_loaded="refuse")
+        self.refused("BAD_STATE", "2 checkpoints that this run has not loaded, step-00000001, step-00000002", checkpoint.save, 3)
+        self.assertEqual(2, checkpoint.load().step)
+        checkpoint.save(3)
+        self.assertEqual({"lock.json", "step-00000003.r1"}, {path.name for path in self.folder.iterdir()})
+
+    def test_another_one_that_saves_there_is_refused_until_the_first_has_ended(self):
+        _, _, checkpoint = self.one()
+        checkpoint.save(1)
+        _, _, other = self.one()
+        self.refused("BAD_STATE", f"another job saves in {self.folder}: process {os.getpid()} on host ", other.save, 2)
+        self.assertEqual(1, other.load().step)
+        checkpoint.destroy()
+        other.save(2)
 
     def test_damaged_ones_are_passed_over(self):
         self.run_of(1, "no_shard", 0, 2, saves=(1, 2))
@@ -289,6 +309,7 @@ class Wrong(CheckpointTest):
         self.assertEqual((2, before), (checkpoint.load().step, self.model.bits(model.values())))
         checkpoint.add_value("calls", lambda: model.context.plan(), print)
         self.refused("INVALID_USAGE", "cannot be called from a function", checkpoint.save, 3)
+        checkpoint.destroy()
         _, _, other = self.one()
         other.add_value("v", lambda: "text", print)
         self.assertRaises(TypeError, other.save, 4)
@@ -301,8 +322,9 @@ class Wrong(CheckpointTest):
     def test_a_save_that_waits_for_a_rank(self):
         first, second = self.local(2)
         made = self.model.on_ranks([first, second], lambda world: self.checkpoint.Checkpoint(world, self.folder, timeout=1))
+        self.model.on_ranks([first, second], lambda world: made[world.rank].save(1))  # the first one is collective
         begin = time.monotonic()
-        made[0].save(1, background=True)
+        made[0].save(2, background=True)
         self.assertFalse(made[0].test())
         self.assertRaisesRegex(TimeoutError, "it goes on", made[0].wait, timeout=0.1)
         self.assertRaisesRegex(TimeoutError, "after 0 s", made[0].wait, timeout=0)
@@ -315,15 +337,16 @@ class Wrong(CheckpointTest):
         """Ctrl-C while rank 1 does not save: rank 0's wait ends, and the save in the background goes on."""
         first, second = self.local(2)
         made = self.model.on_ranks([first, second], lambda world: self.checkpoint.Checkpoint(world, self.folder, timeout=DEADLINE_S))
-        made[0].save(1, background=True)
-        for call, arguments in ((made[0].wait, ()), (made[0].wait, (DEADLINE_S,)), (made[0].save, (2,)), (made[0].destroy, ())):
+        self.model.on_ranks([first, second], lambda world: made[world.rank].save(1))  # the first one is collective
+        made[0].save(2, background=True)
+        for call, arguments in ((made[0].wait, ()), (made[0].wait, (DEADLINE_S,)), (made[0].save, (3,)), (made[0].destroy, ())):
             self.interrupted(call, *arguments)
         self.assertFalse(made[0].test())
-        made[1].save(1)
+        made[1].save(2)
         made[0].wait()
-        self.interrupted(made[0].save, 2)
-        self.refused("SYSTEM_ERROR", "rank 0 .*interrupted", made[1].save, 2)
-        self.model.on_ranks([first, second], lambda world: made[world.rank].save(3))
+        self.interrupted(made[0].save, 3)
+        self.refused("SYSTEM_ERROR", "rank 0 .*interrupted", made[1].save, 3)
+        self.model.on_ranks([first, second], lambda world: made[world.rank].save(4))
 
     def test_destroyed_and_dropped(self):
         world, model, checkpoint = self.one()

@@ -52,6 +52,10 @@ class SimFiles::Writable : public WritableFile {
     const std::string attempt = StrCat("writing ", bytes, " bytes to ", path_);
     const Verdict verdict = files_->Count(attempt);
     const size_t written = verdict.runs ? bytes : verdict.begins ? bytes / 2 : 0;
+    if (written > files_->room_ || files_->BytesOfAll() > files_->room_ - written) {
+      if (failure_.ok()) failure_ = FileError(ENOSPC, attempt);
+      return failure_;
+    }
     if (Usable() && written > 0) {
       node_->bytes.append(static_cast<const char*>(data), written);
       node_->write_ends.push_back(node_->bytes.size());
@@ -150,6 +154,8 @@ absl::StatusOr<std::unique_ptr<WritableFile>> SimFiles::Create(const std::string
   const Verdict verdict = Count(attempt);
   NodePtr node;
   const bool runs = verdict.runs && verdict.error_number == 0;
+  if (runs && (bytes_expected > room_ || BytesOfAll() > room_ - bytes_expected))
+    return FileError(ENOSPC, attempt);
   WEFT_RETURN_IF_ERROR(Answer(verdict, runs ? DoCreate(path, &node) : 0, attempt));
   return std::make_unique<Writable>(this, std::move(node), path, process_);
 }
@@ -264,6 +270,34 @@ void SimFiles::SetPlan(const Plan& plan) {
   MutexLock lock(mutex_);
   plan_ = plan;
   struck_.clear();
+}
+
+void SimFiles::SetRoom(uint64_t bytes) {
+  MutexLock lock(mutex_);
+  room_ = bytes;
+}
+
+uint64_t SimFiles::bytes() const {
+  MutexLock lock(mutex_);
+  return BytesOfAll();
+}
+
+// One with two names counts twice; none has them for long.
+uint64_t SimFiles::BytesOfAll() const {
+  uint64_t bytes = 0;
+  std::vector<const DiskNode*> directories = {root_.get()};
+  while (!directories.empty()) {
+    const DiskNode& directory = *directories.back();
+    directories.pop_back();
+    for (const auto& [name, node] : directory.names) {
+      if (node->is_directory) {
+        directories.push_back(node.get());
+      } else {
+        bytes += node->bytes.size();
+      }
+    }
+  }
+  return bytes;
 }
 
 bool SimFiles::struck() const {

@@ -71,6 +71,11 @@ class SimFiles : public Files {
   // is not.
   void Revive();
 
+  // Files have room for so many bytes together, reserved ones for as long as that takes: what does not fit is ENOSPC.
+  void SetRoom(uint64_t bytes);
+  // That all files have.
+  uint64_t bytes() const;
+
   // A call has failed by FailAt, FailFrom or DieAt.
   bool struck() const;
   bool dead() const;
@@ -132,6 +137,7 @@ class SimFiles : public Files {
   // A file of a test's own damage.
   DiskNode& FileAt(const std::string& path) const WEFT_REQUIRES(mutex_);
 
+  uint64_t BytesOfAll() const WEFT_REQUIRES(mutex_);
   int DoCreate(const std::string& path, std::shared_ptr<DiskNode>* node) WEFT_REQUIRES(mutex_);
   int DoRename(const std::string& from, const std::string& to) WEFT_REQUIRES(mutex_);
   int DoLink(const std::string& from, const std::string& to) WEFT_REQUIRES(mutex_);
@@ -144,6 +150,7 @@ class SimFiles : public Files {
   std::string struck_ WEFT_GUARDED_BY(mutex_);
   bool dead_ WEFT_GUARDED_BY(mutex_) = false;
   int64_t calls_ WEFT_GUARDED_BY(mutex_) = 0;
+  uint64_t room_ WEFT_GUARDED_BY(mutex_) = UINT64_MAX;
   int64_t process_ WEFT_GUARDED_BY(mutex_) = 0;  // files of others are closed
 };
 

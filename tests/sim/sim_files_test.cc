@@ -92,6 +92,19 @@ TEST(SimFiles, ASecondNameIsGivenOnceAndStaysWhenTheFirstGoes) {
   EXPECT_EQ(AfterCrash(files, "/a"), (Found{"a", "none"}));
 }
 
+TEST(SimFiles, ThereIsNoMoreRoomThanWasSaid) {
+  SimFiles files;
+  files.SetRoom(10);
+  WriteSynced(files, "/a", "seven77");
+  EXPECT_EQ(files.bytes(), 7U);
+  EXPECT_EQ(ResultOf(files.Create("/b", 4).status()), WEFT_OUT_OF_MEMORY);
+  const auto file = files.Create("/b", 0);
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(ResultOf((*file)->Write("four", 4)), WEFT_OUT_OF_MEMORY);
+  EXPECT_EQ(files.Remove("/a"), absl::OkStatus());
+  EXPECT_TRUE(files.Create("/c", 10).ok());
+}
+
 TEST(SimFiles, ANameThatWasNotSyncedMayBeGone) {
   SimFiles files;
   ASSERT_EQ(files.MakeDirectory("/d"), absl::OkStatus());

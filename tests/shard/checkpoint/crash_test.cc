@@ -6,6 +6,7 @@
 
 #include "base/status.h"
 #include "base/text.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/shard/checkpoint/made_up_state.h"
 #include "tests/sim/sim_files.h"
@@ -29,10 +30,12 @@ class CheckpointCrash : public testing::Test {
     MadeUpRanks ranks(states_.fresh, kRanks);
     return ranks.Save(files, "/c",
                       {.step = kNew,
+                       .job = 3,
                        .retention = {.last = keep_},
                        .config = "{}",
                        .values = {{.name = kMadeUpValue, .bytes = MadeUpValue(-1)},
-                                  {.name = kMadeUpValue, .rank = 1, .bytes = MadeUpValue(1)}}});
+                                  {.name = kMadeUpValue, .rank = 1, .bytes = MadeUpValue(1)}},
+                       .locked = true});
   }
 
   void ExpectWhole(Files& files, bool committed) {
@@ -72,9 +75,13 @@ TEST_F(CheckpointCrash, AtAnyCall) {
       // It saves again, under a number of its own.
       MadeUpRanks ranks(states_.fresh, kRanks);
       ASSERT_TRUE(
-          ranks.Save(*disk, "/c", {.step = kNew, .run = 1, .job = 2, .retention = {.last = 1}})
+          ranks
+              .Save(*disk, "/c",
+                    {.step = kNew, .run = 1, .job = 2, .retention = {.last = 1}, .locked = true})
               .ok());
       ExpectWhole(*disk, /*committed=*/true);
+      // And leaves nothing of what was cut off, be it of the lock.
+      EXPECT_THAT(*disk->List("/c"), testing::ElementsAre("step-00000020.r1"));
       ASSERT_FALSE(HasFatalFailure());
       if (!struck) break;
     }

@@ -178,28 +178,28 @@ TEST(AHold, IsLetGoByASaveThatFails) {
       setup.offload_bytes = kOffloads[k % 2];
       test::SimFiles files;
       std::string what;
-      const WholeState end = RunJob(
-          setup, files, InDirectory("/c"),
-          [&](int rank, Context& context, Checkpoint& checkpoint) -> absl::Status {
-            WEFT_RETURN_IF_ERROR(LoadAndTrainOn(context, setup, rank));
-            // The directory is theirs from here on.
-            WEFT_RETURN_IF_ERROR(checkpoint.Save(1, Checkpoint::How::kForeground));
-            WEFT_RETURN_IF_ERROR(context.Verify());
-            if (rank == 0) files.FailAt(k, EIO);
-            WEFT_RETURN_IF_ERROR(context.Verify());
-            WEFT_RETURN_IF_ERROR(checkpoint.Save(kSavedSteps, Checkpoint::How::kInPlace));
-            WEFT_RETURN_IF_ERROR(TrainSteps(context, setup, rank, kSavedSteps, 2));
-            const absl::Status saved = checkpoint.WaitUntil(kForever).status();
-            EXPECT_NE(ResultOf(saved), WEFT_TIMEOUT) << saved;
-            WEFT_RETURN_IF_ERROR(context.Verify());
-            if (rank == 0) {
-              struck = files.struck();
-              what = files.what();
-              files.Revive();
-            }
-            WEFT_RETURN_IF_ERROR(context.Verify());
-            return checkpoint.Save(kSavedSteps + 2, Checkpoint::How::kForeground);
-          });
+      const WholeState end =
+          RunJob(setup, files, InDirectory("/c"),
+                 [&](int rank, Context& context, Checkpoint& checkpoint) -> absl::Status {
+                   WEFT_RETURN_IF_ERROR(LoadAndTrainOn(context, setup, rank));
+                   // The directory is theirs from here on.
+                   WEFT_RETURN_IF_ERROR(checkpoint.Save(1, Checkpoint::How::kForeground));
+                   WEFT_RETURN_IF_ERROR(context.Verify());
+                   if (rank == 0) files.FailAt(k, EIO);
+                   WEFT_RETURN_IF_ERROR(context.Verify());
+                   WEFT_RETURN_IF_ERROR(checkpoint.Save(kSavedSteps, Checkpoint::How::kInPlace));
+                   WEFT_RETURN_IF_ERROR(TrainSteps(context, setup, rank, kSavedSteps, 2));
+                   const absl::Status saved = checkpoint.WaitUntil(kForever).status();
+                   EXPECT_NE(ResultOf(saved), WEFT_TIMEOUT) << saved;
+                   WEFT_RETURN_IF_ERROR(context.Verify());
+                   if (rank == 0) {
+                     struck = files.struck();
+                     what = files.what();
+                     files.Revive();
+                   }
+                   WEFT_RETURN_IF_ERROR(context.Verify());
+                   return checkpoint.Save(kSavedSteps + 2, Checkpoint::How::kForeground);
+                 });
       ASSERT_EQ(end.DifferenceFrom(expected), "") << ranks << " ranks, " << what;
       ASSERT_FALSE(HasFailure()) << ranks << " ranks, " << what;
       ASSERT_TRUE(SavedCheckpoint::Open(files, "/c/step-00000005").ok());

@@ -1,15 +1,22 @@
 // MadeUpRanks and OldAndNew of made_up_state.h, apart: who reads alone needs nothing that saves.
+#include <utility>
+
+#include "base/seams.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "shard/checkpoint/catalog.h"
 #include "shard/checkpoint/checkpoint_names.h"
 #include "shard/checkpoint/committer.h"
+#include "shard/checkpoint/directory_lock.h"
 #include "shard/checkpoint/rank_writer.h"
 #include "shard/checkpoint/restore.h"
 #include "tests/shard/checkpoint/made_up_state.h"
 
 namespace weft::test {
 namespace {
+
+// Above all that Linux gives.
+constexpr int32_t kNoProcess = 1 << 30;
 
 // One that never sleeps: ranks take turns, so what is not there will not come.
 class NoPatience : public Patience {
@@ -42,7 +49,16 @@ MadeUpRanks::MadeUpRanks(const MadeUpModel& model, int ranks, size_t overlap) {
 absl::Status MadeUpRanks::Save(Files& files, const std::string& root, const MadeUpSave& save) {
   absl::Status first = files.MakeDirectory(root);
   NoPatience patience;
-  Keeper keeper(files, root, save.retention, nullptr);
+  std::unique_ptr<DirectoryLock> lock;
+  if (save.locked) {
+    WEFT_RETURN_IF_ERROR(first);
+    Proc& proc = *SystemSeams().proc;
+    LockOwner self = ThisProcess(proc, save.job);
+    self.pid = kNoProcess;
+    WEFT_ASSIGN_OR_RETURN(
+        lock, DirectoryLock::Take(files, proc, patience, {.root = root, .self = std::move(self)}));
+  }
+  Keeper keeper(files, root, save.retention, std::move(lock));
   const SaveSettings settings{.timeout_ns = 1, .config = save.config, .keeper = &keeper};
   CheckpointPlace place{.root = root,
                         .name = {.run = save.run, .step = save.step},

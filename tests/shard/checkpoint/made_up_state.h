@@ -83,6 +83,8 @@ struct MadeUpSave {
   Retention retention = {};
   std::string config = {};
   std::vector<SavedValue> values = {};  // each of the rank that is its writer
+  // With the lock of the directory, as of a process that ends when the save has: one that is left is nobody's.
+  bool locked = false;
 };
 
 class MadeUpRanks {

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
@@ -17,10 +18,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/seams.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "gtest/gtest.h"
 #include "shard/checkpoint/catalog.h"
+#include "shard/checkpoint/directory_lock.h"
+#include "shard/checkpoint/rank_writer.h"
 #include "shard/checkpoint/saver.h"
 #include "shard/checkpoint/snapshot.h"
 #include "tests/shard/checkpoint/made_up_state.h"
@@ -73,6 +77,14 @@ class CheckpointSystemCalls : public testing::Test {
     std::filesystem::copy(before_, root_, std::filesystem::copy_options::recursive);
   }
 
+  // Of this process: one that has ended leaves it to the next.
+  absl::StatusOr<std::unique_ptr<DirectoryLock>> TakeLock(uint64_t token) {
+    Proc& proc = *SystemSeams().proc;
+    SystemPatience patience([] { return absl::OkStatus(); });
+    return DirectoryLock::Take(SystemFiles(), proc, patience,
+                               {.root = root_, .self = ThisProcess(proc, token)});
+  }
+
   absl::Status SaveRank(const SystemCallCase& setup, int rank, Saver& saver) {
     MadeUpState state(states_.fresh, rank, setup.ranks, 0);
     WEFT_ASSIGN_OR_RETURN(
@@ -81,7 +93,14 @@ class CheckpointSystemCalls : public testing::Test {
                      {{.name = kMadeUpValue, .rank = rank, .bytes = MadeUpValue(rank)}}));
     const CheckpointPlace place{
         .root = root_, .name = {.step = kNew}, .job = 7, .rank = rank, .ranks = setup.ranks};
-    Keeper keeper(SystemFiles(), root_, {.last = 1}, nullptr);
+    std::unique_ptr<DirectoryLock> lock;
+    if (rank == 0) {
+      absl::StatusOr<std::unique_ptr<DirectoryLock>> taken = TakeLock(7);
+      if (!taken.ok()) ReportFailure(SystemFiles(), place, taken.status());
+      WEFT_RETURN_IF_ERROR(taken.status());
+      lock = *std::move(taken);
+    }
+    Keeper keeper(SystemFiles(), root_, {.last = 1}, std::move(lock));
     const SaveSettings settings{.timeout_ns = kTimeoutNs, .config = "{}", .keeper = &keeper};
     if (!setup.background) return saver.Run(place, snapshot, settings);
     WEFT_RETURN_IF_ERROR(saver.Start(place, std::move(snapshot), settings));
@@ -94,6 +113,8 @@ class CheckpointSystemCalls : public testing::Test {
 
   // Of the run that is started next: it sees what is there, and leaves nothing of what failed.
   void ExpectNextSaveWorks() {
+    const auto lock = TakeLock(8);
+    ASSERT_TRUE(lock.ok()) << lock.status();
     const auto all = ListCheckpoints(SystemFiles(), root_);
     ASSERT_TRUE(all.ok()) << all.status();
     MadeUpRanks ranks(states_.fresh, 2);

@@ -258,6 +258,10 @@ class weft_shard_read_t(Structure):
 
 
 # checkpoint.h
+WEFT_CHECKPOINT_WARN = 0
+WEFT_CHECKPOINT_REFUSE = 1
+
+
 class weft_checkpoint_config_t(Structure):
     _fields_ = [
         ("struct_size", c_size_t),
@@ -266,6 +270,7 @@ class weft_checkpoint_config_t(Structure):
         ("keep_every", c_int64),
         ("timeout_ns", c_int64),
         ("config", c_char_p),
+        ("not_loaded", c_int),
     ]
 
 

@@ -12,10 +12,11 @@ docs/checkpointing.md says what is promised.
 from __future__ import annotations
 
 import ctypes
+import enum
 import os
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Union
 
 from weft import _capi
 from weft._library import library
@@ -26,6 +27,7 @@ from weft.core.communicator import Communicator
 from weft.core.errors import Error, Result
 from weft.shard import callbacks
 from weft.shard.context import Context
+from weft.shard.enums import member
 from weft.shard.handles import Borrowed, CheckpointHandle, call, in_turn
 from weft.shard.param import dimensions
 from weft.shard.structs import filled, of_type, sized, utf8
@@ -43,6 +45,16 @@ class Loaded(NamedTuple):
     kept: tuple[str, ...] = ()  # tensors of this rank that were not loaded, and keep their values
 
 
+class NotLoaded(enum.IntEnum):
+    """What the first save does if keep_last would remove checkpoints in time of which none was loaded."""
+
+    WARN = _capi.WEFT_CHECKPOINT_WARN
+    REFUSE = _capi.WEFT_CHECKPOINT_REFUSE
+
+
+AnyNotLoaded = Union[NotLoaded, str]
+
+
 class Checkpoint:
     """What a run saves and loads, and where. It keeps its communicator, and the memory of tensors; of contexts that are destroyed saves and loads are
     BAD_STATE. destroy(), and so the end of a `with`, waits for a save that is under way.
@@ -51,13 +63,14 @@ class Checkpoint:
     """
 
     def __init__(self, communicator: Communicator, directory: str | os.PathLike[str], *, keep_last: int = 0, keep_every: int = 0,
-                 timeout: float | None = None, config: str | None = None) -> None:
+                 timeout: float | None = None, config: str | None = None, not_loaded: AnyNotLoaded = "warn") -> None:
         """`directory`, of all checkpoints, is made if its parent is there; or it is that of one checkpoint, to load it. keep_last: so many are kept, 0: all; keep_every: and those of steps that are
-        multiples of it; timeout: seconds, of a save, 600 by default; config: text written beside each as config.json. Collective."""
+        multiples of it; timeout: seconds, of a save, 600 by default; config: text written beside each as config.json; not_loaded: "warn" or
+        "refuse", what the first save does if keep_last would remove checkpoints of which none was loaded. Collective."""
         interrupt.do_postponed()
         group = of_type(communicator, Communicator, "communicator")._live_group()
         struct = filled(_capi.weft_checkpoint_config_t, directory=os.fsencode(directory), keep_last=keep_last, keep_every=keep_every,
-                        timeout_ns=nanoseconds(timeout), config=None if config is None else utf8(config, "config"))
+                        timeout_ns=nanoseconds(timeout), config=None if config is None else utf8(config, "config"), not_loaded=member(NotLoaded, not_loaded, "not_loaded"))
         self._kept: list[object] = [group]
         owner = CheckpointHandle(None, self._kept)
         call(library.weft_checkpoint_create, group, ctypes.byref(struct), ctypes.byref(owner))
@@ -133,7 +146,8 @@ class Checkpoint:
     def save(self, step: int, *, background: bool = False, in_place: bool = False) -> None:
         """Saves, between steps or after finish, on every rank; `step` grows. Returns when it is committed; with background when this rank's part is copied,
         while a thread of weft's writes it; with in_place too, optimizer state is not copied, and the next update waits until it is written. No rank waits
-        for another but for the end of its own save before. A failure leaves earlier checkpoints as they are, and training may go on."""
+        for another but for the end of its own save before, and in the first one, which is collective: BAD_STATE names another job that saves in the
+        directory. A failure leaves earlier checkpoints as they are, and training may go on."""
         struct = filled(_capi.weft_checkpoint_save_config_t, step=step, background=bool(background), in_place=bool(in_place))
         held = [context._handle for context in self._contexts]
         in_turn(self._handle, library.weft_checkpoint_save, ctypes.byref(struct))
