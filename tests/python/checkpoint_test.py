@@ -202,7 +202,7 @@ class Resuming(CheckpointTest):
                 except ValueError as error:
                     return str(error)
                 except self.weft.Error as error:
-                    return f"{error.result.name}: {error}"
+                    return f"{error.code.name}: {error}"
 
         first, second = self.model.on_ranks(self.local(2), run)
         self.assertEqual("the text of rank 1 is another one", second)

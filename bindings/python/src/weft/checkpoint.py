@@ -190,6 +190,8 @@ class Checkpoint:
                                               (convert, _capi.WEFT_CHECKPOINT_CONVERT)) if wanted)
         config = filled(_capi.weft_checkpoint_load_config_t, flags=flags, step=0 if step is None else step,
                         source=None if source is None else os.fsencode(source))
+        if names is not None and not isinstance(names, Mapping):
+            raise TypeError(f"names is a {type(names).__name__}; it must be a mapping")
         pairs = list((names or {}).items())
         here = (ctypes.c_char_p * len(pairs))(*(utf8(name, "names") for name, _ in pairs))
         there = (ctypes.c_char_p * len(pairs))(*(None if name is None else utf8(name, "names") for _, name in pairs))

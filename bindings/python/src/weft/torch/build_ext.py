@@ -59,8 +59,9 @@ def _compile(folder: Path) -> Path:
 def _build(path: Path) -> None:
     _check_tools()
     # A home that does not exist is not made: of a system's accounts it is none.
-    for folder in (path.parent.parent, path.parent):
-        folder.mkdir(mode=_MODE, exist_ok=True)
+    if not path.parent.parent.exists():
+        path.parent.parent.mkdir(mode=_MODE, exist_ok=True)
+    path.parent.mkdir(mode=_MODE, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent, prefix="build-") as aside:
         made = _compile(Path(aside))
         made.chmod(_MODE)
