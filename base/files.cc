@@ -1,9 +1,11 @@
 #include "base/files.h"
 
 #include <cerrno>
+#include <climits>
 #include <cstring>
-#include <filesystem>
 #include <system_error>
+
+#include <unistd.h>
 
 #include "base/status.h"
 #include "base/text.h"
@@ -83,13 +85,11 @@ absl::StatusOr<std::string> AbsolutePath(std::string_view path) {
   while (path.size() > 1 && path.back() == '/')
     path.remove_suffix(1);
   if (!path.empty() && path.front() == '/') return std::string(path);
-  std::error_code error;
-  const std::filesystem::path here = std::filesystem::current_path(error);
-  if (error) {
-    return FileError(error.value(),
-                     StrCat("finding the current directory, in which ", path, " is to be"));
-  }
-  return (here / path).string();
+  // std::filesystem would be in the way of programs that are linked statically with libweft.a.
+  char here[PATH_MAX];
+  if (getcwd(here, sizeof here) == nullptr)
+    return FileError(errno, StrCat("finding the current directory, in which ", path, " is to be"));
+  return path.empty() ? std::string(here) : StrCat(here, "/", path);
 }
 
 absl::StatusOr<std::string> ReadWholeFile(Files& files, const std::string& path, size_t bytes_max) {

@@ -647,6 +647,12 @@ void AddShardCalls(std::vector<NamedCall>* calls) {
          auto loaded = Sized<weft_checkpoint_loaded_t>();
          return weft_checkpoint_load(t.bench.checkpoint, nullptr, &loaded);
        }},
+      {"weft_checkpoint_value_read",
+       [](T t) {
+         const void* bytes = nullptr;
+         size_t count = 0;
+         return weft_checkpoint_value_read(t.bench.checkpoint, "value", -1, &bytes, &count);
+       }},
       {"weft_shard_context_plan",
        [](T t) {
          auto plan = Sized<weft_shard_plan_t>();

@@ -125,6 +125,7 @@ TEST(StateCalls, IsRefusedInTheMiddleOfAStep) {
         const absl::Status status = state.SetScalars(scalars);
         EXPECT_EQ(ResultOf(status), WEFT_BAD_STATE);
         EXPECT_THAT(std::string(status.message()), HasSubstr("after step_end"));
+        WEFT_RETURN_IF_ERROR(context->DropGradients());
         WEFT_RETURN_IF_ERROR(context->StepEnd());
         return TrainSteps(*context, setup, rank, 0, 1);
       }));

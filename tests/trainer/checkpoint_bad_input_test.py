@@ -202,10 +202,10 @@ class CheckpointBadInputTest(unittest.TestCase):
 
     def test_a_newer_version(self):
         self.only_latest()
-        change_manifest(self.latest, lambda manifest: manifest.update(version=2))
-        self.refuse_both(rf"{_LATEST}/manifest.json has version 2 of the format", "use a newer one")
+        change_manifest(self.latest, lambda manifest: manifest.update(version=3))
+        self.refuse_both(rf"{_LATEST}/manifest.json has version 3 of the format", "use a newer one")
         for arguments in (("show", self.checkpoints), ("verify", self.checkpoints), ("export", self.latest, "--to", "a.safetensors")):
-            self.refuse_control("has version 2 of the format", "use a newer one", *arguments)
+            self.refuse_control("has version 3 of the format", "use a newer one", *arguments)
 
     def test_a_missing_file_of_a_rank(self):
         self.only_latest()

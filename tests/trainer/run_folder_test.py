@@ -228,7 +228,7 @@ class RunFolderTest(unittest.TestCase):
         self.kill_a_rank(process)
         printed, _ = process.communicate(timeout=_DEADLINE_S)
         self.assertEqual(0, process.returncode, printed)
-        self.assertEqual(["runs/a", "runs/b"], re.findall(r"(?m)^\[\d\] 2 ranks go on after step \d+, from (runs/\w)/checkpoints/", printed), printed)
+        self.assertEqual(["runs/a", "runs/b"], re.findall(r"(?m)^\[\d\] 2 ranks go on after step \d+, from \S*/(runs/\w)/checkpoints/", printed), printed)
         self.assertEqual(list(range(1, 6001)), self.steps("b"))
 
     def test_rank_0_may_die_as_soon_as_it_has_the_folder(self):

@@ -299,21 +299,17 @@ absl::Status WaitInVain(ProcessGroup& group) {
   return status.ok() ? group.Run(MessageOf(false, data, 0, 7)) : status;
 }
 
-// Both survivors have a receive under way when the victim is killed: rank 0 posts its own and then lets rank 1 go on.
+// Both survivors have a receive under way when the victim is killed: rank 0 lets rank 1 go on once it has posted its own.
 std::string SurviveTheOneThatWaits(ProcessGroup& group, int victim_pid) {
   char data[8] = {}, last[8] = {};
   absl::Status status;
-  if (group.rank() == 1) {
-    status = group.Run(MessageOf(false, data, kVictim, 5));
-    if (status.ok()) status = group.Run(MessageOf(true, data, kVictim, 6));
-    if (!status.ok()) return Text(status);
-  }
+  if (group.rank() == 1) status = group.Run(MessageOf(false, data, kVictim, 5));
+  if (!status.ok()) return Text(status);
   const absl::StatusOr<WorkRef> work = group.Start(MessageOf(false, last, kVictim, kLastTag));
   if (!work.ok()) return Text(work.status());
-  if (group.rank() == 0) {
-    status = group.Run(MessageOf(true, data, 1, 9));
-  } else {
-    status = group.Run(MessageOf(false, data, 0, 9));
+  status = group.Run(MessageOf(group.rank() == 0, data, 1 - group.rank(), 9));
+  if (status.ok() && group.rank() == 1) {
+    status = group.Run(MessageOf(true, data, kVictim, 6));
     if (status.ok() && !KillWhenItWaits(victim_pid)) return "the victim did not wait";
   }
   if (!status.ok()) return Text(status);
