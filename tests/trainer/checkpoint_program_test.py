@@ -340,7 +340,7 @@ class CheckpointProgramTest(unittest.TestCase):
                                 ("index", "shards/model.safetensors.index.json", ""),
                                 ("step", "runs/old/checkpoints/step-00000020", ", which 3 ranks have saved")):
             printed = self.run_it(f"from-{name}", "--init", init, "--seed", "7", steps=1, model=_FLOAT32)
-            self.assertIn(f"begin with the weights of {init}{who}\n", printed)
+            self.assertRegex(printed, rf"begin with the weights of /\S*/{re.escape(init + who)}\n")
             self.assertEqual(self.figures("new")[0]["loss"], self.figures(f"from-{name}")[0]["loss"])
         # A part of it: a model of another number of layers.
         printed = self.run_it("more", "--init", "old.safetensors", "--init-partial", steps=1, model=with_layers(3))
