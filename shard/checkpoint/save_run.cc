@@ -173,14 +173,18 @@ absl::Status SaveAsOther(Files& files, Patience& patience, const CheckpointPlace
                          Snapshot& snapshot, const SaveSettings& settings) {
   const int64_t deadline_ns = Later(patience.NowNs(), settings.timeout_ns);
   absl::Status status = BeginCheckpoint(files, place);
-  if (status.ok()) status = WriteWhereRoomIs(files, patience, place, snapshot, deadline_ns);
+  bool vanished = false;
+  if (status.ok()) {
+    status = WriteWhereRoomIs(files, patience, place, snapshot, deadline_ns);
+    // Rank 0 alone removes a directory that was there, before it begins the next checkpoint: nothing else tells of that yet.
+    vanished = absl::IsNotFound(status);
+  }
   if (!status.ok()) {
-    if (!HasGivenUp(files, place)) {
+    if (!vanished && !HasGivenUp(files, place)) {
       ReportFailure(files, place, status);
       return status;
     }
     RemoveOwnData(files, place);
-    // The directory may have gone under this rank.
     return absl::IsNotFound(status) ? GivenUp(place) : status;
   }
   snapshot.holds.clear();
