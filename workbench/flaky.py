@@ -40,6 +40,8 @@ while os.getppid() == int(sys.argv[1]):
 _SEED = re.compile(r"\bseeds?\b[^\d\n]{0,12}(\d+)", re.IGNORECASE)
 _CASE = re.compile(r"^\[  FAILED  \] (\S+?)(?:,| |$)|^(?:FAIL|ERROR): (\S+)", re.MULTILINE)
 GTEST_XML = "--gtest_output="
+# As ctest starts programs: a shell that runs a pass in the background lets it ignore these, and programs that ignore a signal go on doing so.
+_WITH_DEFAULT_SIGNALS = ("env", "--default-signal=HUP,INT,QUIT")
 
 
 @dataclasses.dataclass
@@ -233,7 +235,7 @@ class Flaky:
             with self.mutex:
                 if self.stopping:
                     return None
-                child = subprocess.Popen(program.command, cwd=program.folder, env={**environment(), **program.environment}, stdin=subprocess.DEVNULL,
+                child = subprocess.Popen([*_WITH_DEFAULT_SIGNALS, *program.command], cwd=program.folder, env={**environment(), **program.environment}, stdin=subprocess.DEVNULL,
                                          stdout=stream, stderr=subprocess.STDOUT, start_new_session=True)
                 self.children.add(child)
             try:
