@@ -14,7 +14,8 @@ function(weft_test_flags name)
   endif()
 endfunction()
 
-# Tests that mostly wait, for deadlines or for ranks that are late, run beside others: dev gives ctest two slots per core.
+# Tests that mostly wait, for deadlines or for ranks that are late, take one slot. dev gives ctest three slots per core, since the
+# other tests wait as well, if less.
 set(weft_test_slots 2)
 function(weft_slots_of waits)
   set(slots ${weft_test_slots} PARENT_SCOPE)

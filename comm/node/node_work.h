@@ -36,7 +36,7 @@ class NodeWork : public GroupWork {
   // Sets the status; the operation's buffers are the caller's again after End().
   void SetStatus(absl::Status status) { status_ = std::move(status); }
 
-  // Tells waiters; with no lock held. RunCallback() follows.
+  // Wakes waiters. RunCallback() follows, with no lock held.
   void End();
 
   const Collective& call() const { return prepared_.call; }

@@ -254,7 +254,10 @@ bool OperationQueue::StepWorks(StepFor purpose, EndedWorks* ended, WaitTarget* t
     }
     front->SetStatus(driver_.Conclude(operation, result));
     if (front == purpose.work) purpose = StepFor{.starts = true};
-    ended->Add(works_.PopFront());
+    std::shared_ptr<NodeWork> work = works_.PopFront();
+    // Close() waits for the step lock and for no thread that has released it.
+    work->End();
+    ended->Add(std::move(work));
   }
 }
 
@@ -265,7 +268,7 @@ WaitTarget OperationQueue::Step(const StepFor& purpose) {
   if (!gate_.closed()) StepWorks(purpose, &ended, &target);
   step_.Release();
   messages_.RunCallbacks();  // of messages that ended under the step lock
-  ended.Finish();
+  ended.RunCallbacks();
   return target;
 }
 

@@ -65,10 +65,7 @@ void EndedWorks::Add(std::shared_ptr<NodeWork> work) {
   last_ = added;
 }
 
-// All have ended before the first callback runs, which may take long.
-void EndedWorks::Finish() {
-  for (NodeWork* work = first_; work != nullptr; work = work->next)
-    work->End();
+void EndedWorks::RunCallbacks() {
   last_ = nullptr;
   while (first_ != nullptr) {
     const std::shared_ptr<NodeWork> work = std::move(first_->self);

@@ -58,13 +58,13 @@ class WorkQueue {
   NodeWork* back_ = nullptr;       // unless front_ is nullptr
 };
 
-// Works that have ended and not been told so, in order.
+// Works that have ended and whose callbacks have not run, in order.
 class EndedWorks {
  public:
   void Add(std::shared_ptr<NodeWork> work);
 
-  // Tells all; with no lock held.
-  void Finish();
+  // With no lock held: they may take long, and may close the group.
+  void RunCallbacks();
 
  private:
   NodeWork* first_ = nullptr;
