@@ -39,6 +39,12 @@ std::string_view WhatToDo(int error_number) {
   }
 }
 
+std::string_view WithoutSlashesAtEnd(std::string_view path) {
+  while (path.size() > 1 && path.back() == '/')
+    path.remove_suffix(1);
+  return path;
+}
+
 absl::Status WriteNewFile(Files& files, const std::string& path, uint64_t bytes_expected,
                           const std::function<absl::Status(WritableFile&)>& write) {
   absl::StatusOr<std::unique_ptr<WritableFile>> file = files.Create(path, bytes_expected);
@@ -71,19 +77,15 @@ absl::Status FileError(int error_number, std::string_view what) {
 }
 
 std::string ParentDirectory(std::string_view path) {
-  while (path.size() > 1 && path.back() == '/')
-    path.remove_suffix(1);
+  path = WithoutSlashesAtEnd(path);
   const size_t slash = path.rfind('/');
   if (slash == std::string_view::npos) return ".";
-  path = path.substr(0, slash);
-  while (path.size() > 1 && path.back() == '/')
-    path.remove_suffix(1);
+  path = WithoutSlashesAtEnd(path.substr(0, slash));
   return path.empty() ? "/" : std::string(path);
 }
 
 absl::StatusOr<std::string> AbsolutePath(std::string_view path) {
-  while (path.size() > 1 && path.back() == '/')
-    path.remove_suffix(1);
+  path = WithoutSlashesAtEnd(path);
   if (!path.empty() && path.front() == '/') return std::string(path);
   // std::filesystem would be in the way of programs that are linked statically with libweft.a.
   char here[PATH_MAX];

@@ -79,6 +79,11 @@ void TakeMetricsAlong(const std::string& checkpoints, const std::string& directo
   ThrowUnwritable(to.string(), error.value());
 }
 
+// "1 rank has" or "3 ranks have".
+std::string Counted(size_t count, const char* one, const char* several) {
+  return fmt::format("{} {}", count, count == 1 ? one : several);
+}
+
 // "" of none.
 std::string TensorsLine(const char* what, const std::vector<std::string>& names) {
   return names.empty() ? "" : fmt::format("       {}: {}\n", what, fmt::join(names, ", "));
@@ -309,19 +314,17 @@ void Run::PrintPlan(const RunPlan& plan) const {
 
 // What is free may be gone a moment later, or not be this user's to take.
 std::unique_ptr<Trainer> Run::MakeTrainer(const RunPlan& plan) const {
-  const auto end = [&](const char* reason) {
-    throw RunFailure(
-        fmt::format("the model does not fit into memory: {}; {}", DescribeMemory(plan), reason));
-  };
+  std::string reason;
   try {
     return std::make_unique<Trainer>(config_.train, corpus_, group_);
   } catch (const WeftFailure& failure) {
     if (failure.result() != WEFT_OUT_OF_MEMORY) throw;
-    end(failure.what());
+    reason = failure.what();
   } catch (const std::bad_alloc&) {
-    end("there was no room for the activations");
+    reason = "there was no room for the activations";
   }
-  return nullptr;
+  throw RunFailure(
+      fmt::format("the model does not fit into memory: {}; {}", DescribeMemory(plan), reason));
 }
 
 void Run::Introduce(const RankReports& kept, const Resumed* resumed, const InitialValues* values) {
@@ -335,8 +338,11 @@ void Run::Introduce(const RankReports& kept, const Resumed* resumed, const Initi
   report_->Print("\n");
   if (values != nullptr) {
     report_->Print(fmt::format(
-        "{} ranks begin with the weights of {}{}\n{}{}", size_, values->path,
-        values->ranks == 0 ? "" : fmt::format(", which {} ranks have saved", values->ranks),
+        "{} with the weights of {}{}\n{}{}", Counted(size_, "rank begins", "ranks begin"),
+        values->path,
+        values->ranks == 0
+            ? ""
+            : ", which " + Counted(size_t(values->ranks), "rank has", "ranks have") + " saved",
         TensorsLine("not taken, as this model has none of that name", values->unused),
         TensorsLine("not in it, and as in a run without --init", values->kept)));
   }
@@ -347,8 +353,9 @@ void Run::Introduce(const RankReports& kept, const Resumed* resumed, const Initi
 
 void Run::SayResumed(const Resumed& resumed) {
   const size_t step = resumed.last.step;
-  report_->Print(fmt::format("{} ranks go on after step {}, from {}, which {} ranks have saved\n",
-                             size_, step, resumed.path, resumed.ranks));
+  report_->Print(fmt::format("{} on after step {}, from {}, which {} saved\n",
+                             Counted(size_, "rank goes", "ranks go"), step, resumed.path,
+                             Counted(size_t(resumed.ranks), "rank has", "ranks have")));
   if (!resumed.differences.empty())
     report_->Print("other options than before: " + resumed.differences + "\n");
   if (step >= config_.train.steps) {
@@ -527,7 +534,8 @@ void Run::GoOn(const std::string& change) {
   AgreeWithNewcomers();
   AgreeOnState(group_, state_);
   if (state_.steps_done == TrainState::kNone) {
-    if (rank_ == 0) Complain(fmt::format("{}; {} ranks begin again", change, size_));
+    if (rank_ == 0)
+      Complain(fmt::format("{}; {} again", change, Counted(size_, "rank begins", "ranks begin")));
     return;
   }
   trainer_ = std::make_unique<Trainer>(config_.train, corpus_, group_);
@@ -547,9 +555,9 @@ void Run::GoOn(const std::string& change) {
 // "rank 2 (pid 4711) was lost at step 41; 3 ranks go on from step 41 with the weights of step 40, 6 sequences a step, 2 on each rank".
 void Run::SayWhoGoesOn(const std::string& change) {
   report_->Say(fmt::format(
-      "{} at step {}; {} rank{} on from step {} with the weights of step {}, "
+      "{} at step {}; {} on from step {} with the weights of step {}, "
       "{} sequences a step, {}",
-      change, facts_.reported + 1, size_, size_ == 1 ? " goes" : "s go", state_.steps_done + 1,
+      change, facts_.reported + 1, Counted(size_, "rank goes", "ranks go"), state_.steps_done + 1,
       state_.steps_done, config_.train.global_batch, DescribeShares(config_.train, size_)));
 }
 

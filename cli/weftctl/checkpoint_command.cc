@@ -3,7 +3,6 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "base/files.h"
 #include "base/status.h"
@@ -11,13 +10,12 @@
 #include "cli/weftctl/byte_progress.h"
 #include "cli/weftctl/commands.h"
 #include "cli/weftctl/found_checkpoints.h"
+#include "shard/checkpoint/manifest_json.h"
 #include "shard/checkpoint/safetensors.h"
 #include "shard/checkpoint/saved_checkpoint.h"
 
 namespace weft {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 std::string AsJsonText(const Json& json) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
@@ -193,27 +191,11 @@ std::string ShowAsJson(const SavedCheckpoint& saved) {
          {"cuts", std::move(cuts)}});
   }
   Json contexts = Json::array();
-  for (const auto& [name, scalars] : manifest.scalars) {
-    contexts.push_back({{"context", name},
-                        {"steps_begun", scalars.steps_begun},
-                        {"train_steps_begun", scalars.train_steps_begun},
-                        {"update_count", scalars.update_count},
-                        {"loss_scale", scalars.loss_scale},
-                        {"loss_scale_good_steps", scalars.loss_scale_good_steps},
-                        {"loss_scale_overflows_left", scalars.loss_scale_overflows_left},
-                        {"nonfinite_steps", scalars.nonfinite_steps}});
-  }
+  for (const auto& named : manifest.scalars)
+    contexts.push_back(ScalarsJson(named));
   Json optimizers = Json::array();
-  for (const auto& [name, groups] : manifest.optimizers) {
-    Json listed = Json::array();
-    for (const SavedGroup& group : groups) {
-      Json numbers = Json::object();
-      for (const auto& [number, value] : group.numbers)
-        numbers[number] = value;
-      listed.push_back({{"kind", OptimizerName(group.kind)}, {"numbers", std::move(numbers)}});
-    }
-    optimizers.push_back({{"context", name}, {"groups", std::move(listed)}});
-  }
+  for (const auto& named : manifest.optimizers)
+    optimizers.push_back(OptimizerJson(named));
   Json values = Json::array();
   for (const SavedValue& value : manifest.values) {
     values.push_back({{"name", value.name},

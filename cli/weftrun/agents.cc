@@ -176,12 +176,20 @@ void Agents::SayDone() {
 void Agents::SayFailed(const RoundEnd& verdict) {
   if (verdict_.has_value() || !failure_.ok()) return;
   // Before this node has found node 0 for the first time nobody counts on it.
-  if (round_ == 0 && stage_ == Stage::kGathering && !listener_->connected()) return Leave();
+  if (round_ == 0 && stage_ == Stage::kGathering && !FoundNode0()) return Leave();
   // Whatever the speaker waits for does not come any more.
   speaker_ = NewClient();
   asking_ = false;
   script_.clear();
   Set("verdict", Encode(verdict));
+}
+
+// By either client: the other one may be waiting for its next attempt.
+bool Agents::FoundNode0() const {
+  const auto connected = [](const auto& client) {
+    return client != nullptr && client->connected();
+  };
+  return connected(listener_) || connected(speaker_);
 }
 
 void Agents::Leave() {

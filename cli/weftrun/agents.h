@@ -102,6 +102,7 @@ class Agents {
   int32_t LabelOf(int node) const;
   std::string Key(std::string_view what) const;
   int64_t GatherNs() const;
+  bool FoundNode0() const;
   void Wait(std::string_view what, int64_t deadline_ns);
   void Set(std::string_view what, std::string value);
   void Fail(const absl::Status& status, std::string_view doing);

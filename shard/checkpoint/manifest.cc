@@ -5,8 +5,8 @@
 
 #include "absl/strings/escaping.h"
 #include "base/crc32c.h"
-#include "base/json_reader.h"
 #include "base/text.h"
+#include "shard/checkpoint/manifest_json.h"
 #include "shard/checkpoint/sealed_text.h"
 
 namespace weft {
@@ -65,29 +65,6 @@ std::string TensorText(const SavedTensor& tensor) {
                 "}");
 }
 
-std::string ScalarsText(const std::pair<const std::string, weft_shard_state_scalars_t>& named) {
-  const weft_shard_state_scalars_t& scalars = named.second;
-  return JsonLine({{"context", named.first},
-                   {"steps_begun", scalars.steps_begun},
-                   {"train_steps_begun", scalars.train_steps_begun},
-                   {"update_count", scalars.update_count},
-                   {"loss_scale", scalars.loss_scale},
-                   {"loss_scale_good_steps", scalars.loss_scale_good_steps},
-                   {"loss_scale_overflows_left", scalars.loss_scale_overflows_left},
-                   {"nonfinite_steps", scalars.nonfinite_steps}});
-}
-
-std::string OptimizerLine(const std::pair<const std::string, std::vector<SavedGroup>>& named) {
-  Json groups = Json::array();
-  for (const SavedGroup& group : named.second) {
-    Json numbers = Json::object();
-    for (const auto& [name, number] : group.numbers)
-      numbers[name] = number;
-    groups.push_back({{"kind", OptimizerName(group.kind)}, {"numbers", std::move(numbers)}});
-  }
-  return JsonLine({{"context", named.first}, {"groups", std::move(groups)}});
-}
-
 std::string ValueText(const SavedValue& value) {
   Json json = {{"name", value.name}, {"rank", value.rank}};
   if (value.place) {
@@ -100,12 +77,20 @@ std::string ValueText(const SavedValue& value) {
   return JsonLine(json);
 }
 
+std::string ScalarsText(const SavedScalars::value_type& named) {
+  return JsonLine(ScalarsJson(named));
+}
+
+std::string OptimizerText(const SavedOptimizers::value_type& named) {
+  return JsonLine(OptimizerJson(named));
+}
+
 // What both texts end with.
 template <typename Text>
 std::string StateText(const Text& text) {
   return ListText("tensors", text.tensors, TensorText) +
          ListText("scalars", text.scalars, ScalarsText) +
-         ListText("optimizers", text.optimizers, OptimizerLine) +
+         ListText("optimizers", text.optimizers, OptimizerText) +
          ListText("values", text.values, ValueText);
 }
 
@@ -114,6 +99,29 @@ std::string SealedFileText(const SealedFile& file) {
 }
 
 }  // namespace
+
+Json ScalarsJson(const SavedScalars::value_type& named) {
+  const weft_shard_state_scalars_t& scalars = named.second;
+  return {{"context", named.first},
+          {"steps_begun", scalars.steps_begun},
+          {"train_steps_begun", scalars.train_steps_begun},
+          {"update_count", scalars.update_count},
+          {"loss_scale", scalars.loss_scale},
+          {"loss_scale_good_steps", scalars.loss_scale_good_steps},
+          {"loss_scale_overflows_left", scalars.loss_scale_overflows_left},
+          {"nonfinite_steps", scalars.nonfinite_steps}};
+}
+
+Json OptimizerJson(const SavedOptimizers::value_type& named) {
+  Json groups = Json::array();
+  for (const SavedGroup& group : named.second) {
+    Json numbers = Json::object();
+    for (const auto& [name, number] : group.numbers)
+      numbers[name] = number;
+    groups.push_back({{"kind", OptimizerName(group.kind)}, {"numbers", std::move(numbers)}});
+  }
+  return {{"context", named.first}, {"groups", std::move(groups)}};
+}
 
 SealedFile SealedFileOf(std::string_view text) {
   return {.bytes = text.size(), .checksum = Crc32c(0, text.data(), text.size())};

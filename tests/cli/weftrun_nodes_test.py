@@ -2,7 +2,9 @@
 import contextlib
 import itertools
 import signal
+import socket
 import tempfile
+import threading
 
 import launched
 from launched import LaunchedTest, clean_environment, rank
@@ -13,6 +15,24 @@ _MEET = ("def meet(folder, count):\n"
          "    open(f'{folder}/{rank}', 'w').close()\n"
          "    while len(os.listdir(folder)) < count: time.sleep(0.01)\n")
 _INSECURE = clean_environment(WEFT_INSECURE="1")
+
+
+def relay_all_but_the_first(gate, port):
+    """Ends the first connection, and leads the others to the port; returns when `gate` is shut down."""
+    with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+        stack.enter_context(gate.accept()[0]).close()
+        while True:
+            ends = (stack.enter_context(gate.accept()[0]), stack.enter_context(socket.create_connection(("127.0.0.1", port))))
+            for one, other in (ends, ends[::-1]):
+                threading.Thread(target=relay_bytes, args=(one, other), daemon=True).start()
+
+
+def relay_bytes(one, other):
+    with contextlib.suppress(OSError):
+        while data := one.recv(1 << 16):
+            other.sendall(data)
+    with contextlib.suppress(OSError):
+        other.shutdown(socket.SHUT_WR)
 
 
 class SeveralNodes(LaunchedTest):
@@ -105,6 +125,20 @@ class SeveralNodes(LaunchedTest):
             self.assertEqual((1, []), (exit_code, out), err)
             self.assertIn("weftrun: failed first: node 1 is there 2 times; each weftrun has a --node-rank of its own", err)
 
+    def test_two_of_one_rank_are_refused_though_one_of_them_has_found_node_0_by_one_connection_alone(self):
+        runs = self.launch_nodes("say('up')", (1, 1), nodes=3)
+        port_of_store, port = self.port + 1, launched.free_port()
+        with socket.create_server(("127.0.0.1", port + 1)) as gate:
+            relay = threading.Thread(target=relay_all_but_the_first, args=(gate, port_of_store))
+            relay.start()
+            try:
+                for run in runs + self.launch_nodes("say('up')", (1,), nodes=3, port=port, first=1):
+                    exit_code, out, err = run.finish()
+                    self.assertEqual((1, []), (exit_code, out), err)
+                    self.assertIn("weftrun: failed first: node 1 is there 2 times; each weftrun has a --node-rank of its own", err)
+            finally:
+                gate.shutdown(socket.SHUT_RDWR)
+                relay.join()
 
     def test_a_node_that_cannot_bind_its_ranks_ends_the_others(self):
         with tempfile.NamedTemporaryFile("w", suffix=".json") as machine:

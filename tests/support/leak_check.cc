@@ -91,10 +91,6 @@ Holdings Holdings::Now() {
   now.descriptors = Descriptors();
   now.mappings = Mappings();
   now.threads = Threads();
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator("/dev/shm", error)) {
-    now.shm_files.insert(entry.path().string());
-  }
   return now;
 }
 
@@ -102,7 +98,6 @@ std::string Holdings::Since(const Holdings& before) const {
   std::ostringstream out;
   Report(descriptors, before.descriptors, "descriptor", out);
   Report(mappings, before.mappings, "mapping", out);
-  Report(shm_files, before.shm_files, "file", out);
   if (threads > before.threads) out << threads - before.threads << " threads\n";
   return out.str();
 }

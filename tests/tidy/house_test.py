@@ -6,6 +6,7 @@ import unittest
 import source_tree
 
 _WITH_README = ("base", "topology", "comm", "shard", "trainer", "cli", "bench", "examples")
+_LIBRARY = ("base/", "topology/", "comm/", "shard/", "bindings/c/")
 _LONG = 500
 
 
@@ -53,6 +54,13 @@ class House(unittest.TestCase):
         lists = {"base/CMakeLists.txt": "target_sources(weft_base PRIVATE\n  a.cc\n  sub/c.cc\n)\n"}
         self.assertEqual(["base/b.cc"], unlisted_sources(["base/a.cc", "base/b.cc", "base/sub/c.cc"], lists))
         self.assertEqual(["base/aa.cc"], unlisted_sources(["base/aa.cc"], lists))
+
+    def test_shared_memory_has_no_name(self):
+        """What has a name outlives a process that is killed."""
+        sources = source_tree.read_tree((".cc", ".c", ".h"))
+        named = [path for path, text in sources.items()
+                 if path.startswith(_LIBRARY) and re.search(r"\bshm_open\s*\(|\"/dev/shm", text)]
+        self.assertEqual([], named)
 
     def test_python_is_valid(self):
         for path, text in source_tree.read_tree((".py", "dev", "run")).items():

@@ -331,7 +331,7 @@ class CheckpointProgramTest(unittest.TestCase):
         for arguments in (("export", self.weights("old"), "--to", "old.safetensors"), ("import", "old.safetensors", "imported")):
             subprocess.run([weftctl, "checkpoint", *arguments], cwd=self.directory, check=True, stdout=subprocess.DEVNULL, timeout=_DEADLINE_S)
         printed = self.run_it("by-file", "--init", "imported", "--seed", "7", "--strategy", "zero1", steps=20, model=_FLOAT32)
-        self.assertRegex(printed, r"begin with the weights of /\S*/imported/step-00000000, which 1 ranks have saved")
+        self.assertRegex(printed, r"begin with the weights of /\S*/imported/step-00000000, which 1 rank has saved")
         self.assertEqual(self.figures("new"), self.figures("by-file"))
         # So has the file itself, or several of it, or one of the run's checkpoints.
         subprocess.run([weftctl, "checkpoint", "export", self.weights("old"), "--to", "shards", "--shard-size", "5KB"], cwd=self.directory, check=True,

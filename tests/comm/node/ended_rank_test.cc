@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -204,18 +205,24 @@ TEST_P(RanksAnywhere, LiveAndAreWaitedFor) {
 
 // The last rank ends, or is killed, while the others wait for it: they name it, and how it ended where that can be known.
 TEST_P(RanksAnywhere, AreNamedWhenTheyHaveEnded) {
+  const Gate looked;  // else the group may have ended before a rank is in the barrier
   const Gate seen;
   Run([&](int rank, ProcessGroup& group) -> std::string {
     const int victim = size() - 1;
     std::vector<int32_t> pids;
     if (const absl::Status status = GatherPids(group, &pids); !status.ok()) return Text(status);
     if (rank == victim) {
+      if (!looked.Pass(victim)) return "a rank did not look at the last one";
       if (GetParam().places[static_cast<size_t>(rank)] != Place::kHere) SayKillMe();
       if (fork() == 0) _exit(seen.Pass(1) ? 0 : 1);  // lives on, and does not stand for its parent
       _exit(0);
     }
     const int64_t start_ns = MonotonicNs();
+    ProcessLooks::Get().before = [&looked, first = true](int) mutable {
+      if (std::exchange(first, false)) looked.Open(1);
+    };
     const absl::Status status = group.Run({.kind = OpKind::kBarrier});
+    ProcessLooks::Get().before = nullptr;
     const ErrorFields fields = FieldsOf(status);
     if (ResultOf(status) != WEFT_PEER_LOST || fields.rank != victim) return "got: " + Text(status);
     if (fields.pid != pids[static_cast<size_t>(victim)]) return "another pid: " + Text(status);
