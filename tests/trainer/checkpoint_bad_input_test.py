@@ -163,7 +163,7 @@ class CheckpointBadInputTest(unittest.TestCase):
             done = self.train("--name", self.name, "--resume", "auto", "--steps", "11", before=before)
             self.assertEqual(0, done.returncode, done.stderr)
             self.assertRegex(done.stderr, rf"{_LATEST} cannot be loaded; trying .* instead: .*Permission denied")
-            self.assertIn("go on after step 10", done.stdout)
+            self.assertIn(" on after step 10", done.stdout)
 
     # ---- what is there ----
 

@@ -197,11 +197,11 @@ class ConfigProgramTest(unittest.TestCase):
         self.save("run")
         for name, folder in (("slash", "runs/run/"), ("checkpoints", "runs/run/checkpoints/"), ("dots", "./runs/../runs/run//")):
             printed = self.save(name, "--resume", folder, steps=30)
-            self.assertRegex(printed, r"go on after step 20, from \S*/runs/run/checkpoints/step-00000020, ")
+            self.assertRegex(printed, r" on after step 20, from \S*/runs/run/checkpoints/step-00000020, ")
             self.assertEqual(list(range(1, 31)), self.steps(name), folder)
         # Its own folder is no other one.
         for steps, folder in ((30, "runs/run"), (40, "./runs/run/"), (50, f"{self.root}/runs/run/checkpoints/")):
-            self.assertIn(f"go on after step {steps - 10}, ", self.save("run", "--resume", folder, steps=steps))
+            self.assertIn(f" on after step {steps - 10}, ", self.save("run", "--resume", folder, steps=steps))
         self.assertEqual(list(range(1, 51)), self.steps("run"))
 
     def test_a_line_that_was_cut_off_leaves_no_hole(self):

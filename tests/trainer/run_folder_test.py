@@ -188,7 +188,7 @@ class RunFolderTest(unittest.TestCase):
         self.assertEqual(list(range(1, 6)), self.steps("a"))
         printed = self.run_it("--name", "a", "--resume", "auto", "--steps", 6, "--checkpoint-every", 5)
         self.assertNotIn("anew", printed)
-        self.assertIn("go on after step 5", printed)
+        self.assertIn("goes on after step 5", printed)
 
     def kill_a_rank(self, process):
         os.kill(self.random.choice(sorted(ranks_of(process.pid).values())), signal.SIGKILL)
