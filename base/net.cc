@@ -17,6 +17,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "absl/strings/cord.h"
 #include "base/fd.h"
 #include "base/status.h"
 #include "base/text.h"
@@ -116,10 +117,15 @@ IoResult ToResult(ssize_t count) {
   return {IoState::kFailed, 0, errno};
 }
 
+constexpr std::string_view kNobodyListens = "weft/nobody listens";
+
 absl::Status ConnectError(int error_number, const std::string& where) {
   char buffer[128];
-  return MakeError(WEFT_UNREACHABLE, StrCat("could not connect to ", where, ": ",
-                                            strerror_r(error_number, buffer, sizeof(buffer))));
+  absl::Status status =
+      MakeError(WEFT_UNREACHABLE, StrCat("could not connect to ", where, ": ",
+                                         strerror_r(error_number, buffer, sizeof(buffer))));
+  if (error_number == ECONNREFUSED) status.SetPayload(ToAbsl(kNobodyListens), absl::Cord());
+  return status;
 }
 
 }  // namespace
@@ -161,6 +167,10 @@ absl::StatusOr<int> SystemNet::Listen(Endpoint* endpoint) {
 
 void SystemNet::StopListening(int listener) {
   (void)shutdown(listener, SHUT_RDWR);
+}
+
+bool NobodyListens(const absl::Status& status) {
+  return status.GetPayload(ToAbsl(kNobodyListens)).has_value();
 }
 
 absl::StatusOr<int> SystemNet::Accept(int listener) {

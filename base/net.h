@@ -105,6 +105,10 @@ class SystemNet : public Net {
   absl::Status Poll(std::span<PollItem> items, int64_t deadline_ns) override;
 };
 
+// True of the error of a Connect() or FinishConnect() that the other machine has refused: nobody
+// listens at the address.
+bool NobodyListens(const absl::Status& status);
+
 // Keeps an address for a Listen of this process to come, as long as the descriptor is open; connections are refused meanwhile.
 // The port 0 and errors are as Listen's.
 absl::StatusOr<UniqueFd> ReserveEndpoint(Endpoint* endpoint);

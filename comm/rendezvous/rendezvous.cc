@@ -4,6 +4,7 @@
 #include "comm/rendezvous/rendezvous.h"
 
 #include <atomic>
+#include <cstring>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -25,6 +26,7 @@
 #include "comm/rendezvous/served_id.h"
 #include "comm/rendezvous/store_host.h"
 #include "comm/rendezvous/unique_id.h"
+#include "comm/rendezvous/used_ids.h"
 
 namespace weft {
 namespace {
@@ -49,6 +51,7 @@ struct Plan {
   bool hosts = false;
   std::shared_ptr<StoreHost> host;  // held, if it serves already
   std::string host_hint;
+  std::string gone_hint;
   std::string prefix;  // of the keys
 };
 
@@ -86,6 +89,7 @@ absl::StatusOr<std::unique_ptr<Store>> Join(Plan plan, int rank, int size, int64
   options.size = size;
   options.connect_deadline_ns = deadline_ns;
   options.host_hint = std::move(plan.host_hint);
+  options.gone_hint = std::move(plan.gone_hint);
   options.server_uid = plan.uid;
   auto store = std::make_unique<WorldStore>(std::move(plan.host), options, std::move(plan.prefix));
   WEFT_RETURN_IF_ERROR(store->Connect());
@@ -176,6 +180,17 @@ absl::StatusOr<Plan> PlanThroughPmi(const LaunchEnvironment& launch, int64_t dea
   return plan;
 }
 
+constexpr std::string_view kIdAdvice =
+    "an id makes one group; make another one for the next (weft_unique_id_create)";
+
+// The use of an id by a rank, as UsedIds has it.
+uint64_t UseOf(const UniqueId& id, int rank) {
+  const std::string hash = KeyedHash(id.secret, StrCat("used by rank ", rank));
+  uint64_t use = 0;
+  std::memcpy(&use, hash.data(), sizeof(use));
+  return use | 1;
+}
+
 absl::StatusOr<Plan> PlanFromEnvironment(const LaunchEnvironment& launch, int64_t deadline_ns) {
   if (!launch.store_address.empty()) return PlanForWeftrun(launch, deadline_ns);
   if (launch.single_node) return PlanForOneNode(launch);
@@ -218,14 +233,23 @@ absl::StatusOr<Rendezvous> RendezvousFromId(const weft_unique_id_t& bytes, int s
                             kWorldMax, " and ranks 0 to size - 1"));
   }
   WEFT_ASSIGN_OR_RETURN(const UniqueId id, DecodeUniqueId(bytes));
+  const uint64_t use = UseOf(id, rank);
+  if (UsedIds::OfProcess().Has(use)) {
+    return MakeError(WEFT_INVALID_USAGE, {.rank = rank},
+                     StrCat("the unique id was used already: this process, pid ", getpid(),
+                            ", came with it as rank ", rank, " before; ", kIdAdvice));
+  }
   Plan plan;
   plan.secret = id.secret;
+  plan.gone_hint =
+      StrCat("a group was made with the unique id already, or that process has ended; ", kIdAdvice);
   plan.host_hint = "the process that made the unique id";
   WEFT_ASSIGN_OR_RETURN(plan.endpoints, EndpointsOf(id));
   Rendezvous rendezvous;
   rendezvous.rank = rank;
   rendezvous.size = size;
   WEFT_ASSIGN_OR_RETURN(rendezvous.store, Join(std::move(plan), rank, size, deadline_ns));
+  UsedIds::OfProcess().Add(use);
   // A world of one needs no store; having come and left, it ends the server.
   if (size == 1) rendezvous.store.reset();
   return rendezvous;

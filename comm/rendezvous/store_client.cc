@@ -170,6 +170,12 @@ void StoreClient::Connect() {
 void StoreClient::Retry(const absl::Status& reason) {
   CloseStream();
   last_failure_ = reason;
+  refusals_ = NobodyListens(reason) ? refusals_ + 1 : 0;
+  if (!options_.gone_hint.empty() && refusals_ >= options_.endpoints.size()) {
+    Fail(MakeError(WEFT_UNREACHABLE,
+                   StrCat("nobody serves ", Where(), " any more: ", options_.gone_hint)));
+    return;
+  }
   ++attempt_;
   // Ranks that were refused together shall not come back together.
   uint32_t noise = 0;

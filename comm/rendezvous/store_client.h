@@ -6,8 +6,9 @@
 //   StoreReply reply = client.TakeReply();
 //
 // It keeps trying to connect until the deadline, because the server may come later than its clients;
-// a server that speaks another version or another secret ends that at once. A connection lost after
-// the handshake is final: the server died with what it knew.
+// a server that speaks another version or another secret ends that at once, and so does one that
+// was there before its clients and listens at none of its addresses any more. A connection lost
+// after the handshake is final: the server died with what it knew.
 //
 // Thread-safety: owned by one thread; nothing waits. Owns its socket.
 #pragma once
@@ -30,7 +31,9 @@ struct StoreClientOptions {
   int32_t size = 0;
   uint32_t epoch = 1;
   int64_t connect_deadline_ns = 0;
-  std::string host_hint;      // who should be serving: "rank 0", "weftrun"; for messages
+  std::string host_hint;  // who should be serving: "rank 0", "weftrun"; for messages
+  // The server was there before its clients: what it means that it is not; "": it may still come.
+  std::string gone_hint;
   int64_t server_uid = -1;    // whose server to trust on unix sockets; -1: anybody's
   int64_t unanswered_ns = 0;  // Net::EndUnanswered() of its connections; 0: never
 };
@@ -93,6 +96,7 @@ class StoreClient {
   const StoreClientOptions options_;
   State state_ = State::kPause;
   size_t attempt_ = 0;
+  size_t refusals_ = 0;  // of the last attempts in a row
   int64_t pause_until_ns_ = 0;
   int64_t pause_ns_;
   int64_t attempt_deadline_ns_ = 0;

@@ -47,7 +47,8 @@ WEFT_EXPORT weft_result_t weft_group_create_from_env(const weft_group_config_t* 
                                                      weft_group_t* group);
 
 /* Makes a group of `size` ranks that share a unique id. Collective; `rank` is 0..size-1, each used
- * once. Errors: as weft_group_create_from_env. Any thread. */
+ * once. An id makes one group. Used again it is refused at once: INVALID_USAGE in a process that has
+ * used it, else UNREACHABLE. Errors: as weft_group_create_from_env. Any thread. */
 WEFT_EXPORT weft_result_t weft_group_create_from_id(const weft_unique_id_t* id, int size, int rank,
                                                     const weft_group_config_t* config,
                                                     weft_group_t* group);

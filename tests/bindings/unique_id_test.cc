@@ -24,6 +24,23 @@ TEST(UniqueId, MakesAGroupOfThoseWhoHaveIt) {
   });
 }
 
+TEST(UniqueId, UsedTwiceIsSaidAtOnce) {
+  weft_unique_id_t id;
+  ASSERT_EQ(weft_unique_id_create(&id), WEFT_SUCCESS) << weft_last_error();
+  OnThreads(2, [&](int rank) {
+    const weft_group_config_t config = {.struct_size = sizeof(config)};  // half an hour
+    weft_group_t group = nullptr;
+    ASSERT_EQ(weft_group_create_from_id(&id, 2, rank, &config, &group), WEFT_SUCCESS)
+        << weft_last_error();
+    weft_group_t again = nullptr;
+    EXPECT_EQ(weft_group_create_from_id(&id, 2, rank, &config, &again), WEFT_INVALID_USAGE);
+    EXPECT_THAT(weft_last_error(), HasSubstr("the unique id was used already: this process"));
+    EXPECT_EQ(again, nullptr);
+    ExpectSumsAndDestroy(group, 2, rank);
+    EXPECT_EQ(weft_group_create_from_id(&id, 2, rank, &config, &again), WEFT_INVALID_USAGE);
+  });
+}
+
 TEST(UniqueId, EveryOneIsAnother) {
   weft_unique_id_t a;
   weft_unique_id_t b;

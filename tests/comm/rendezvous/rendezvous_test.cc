@@ -2,6 +2,7 @@
 #include "comm/rendezvous/rendezvous.h"
 
 #include <array>
+#include <atomic>
 #include <cstdlib>
 #include <string>
 #include <thread>
@@ -23,6 +24,7 @@
 #include "tests/comm/rendezvous/store_calls.h"
 #include "tests/support/forked_ranks.h"
 #include "tests/support/leak_check.h"
+#include "tests/support/shared_value.h"
 
 namespace weft::test::rendezvous_test {
 namespace {
@@ -228,6 +230,62 @@ TEST(Rendezvous, ThreadsAsRanksLeaveNothingBehind) {
   while (Holdings::Now().Since(before) != "" && MonotonicNs() < deadline_ns)
     sched_yield();
   EXPECT_EQ(Holdings::Now().Since(before), "");
+}
+
+// An id makes one group. Who comes with it again is told so, by this process or, where another one
+// came before, by nobody who serves it any more; at once, though the deadline is far.
+TEST(Rendezvous, AnIdThatWasUsedIsRefusedAtOnce) {
+  struct Shared {
+    std::atomic<int> made{0};
+    std::atomic<int> exchanged{0};
+    std::atomic<int> gone{0};
+    weft_unique_id_t id;
+  };
+
+  const SharedValue<Shared> shared;
+  const auto await = [](const std::atomic<int>& value, int want) {
+    const int64_t until_ns = In(30);
+    while (value.load() < want && MonotonicNs() < until_ns)
+      usleep(100);
+    return value.load() >= want;
+  };
+  ExpectAllFine(RunForkedRanks(3, 60, [&](int rank) -> std::string {
+    const Holdings before = Holdings::Now();
+    if (rank == 0) {
+      const absl::StatusOr<weft_unique_id_t> made = CreateUniqueId();
+      if (!made.ok()) return std::string(made.status().message());
+      shared->id = *made;
+      shared->made.store(1);
+    }
+    if (!await(shared->made, 1)) return "no id was made";
+    const weft_unique_id_t id = shared->id;
+    if (rank < 2) {
+      const std::string problem = Exchange(RendezvousFromId(id, 2, rank, In(500)), rank, 2, 30);
+      if (!problem.empty()) return problem;
+      const absl::Status again = RendezvousFromId(id, 2, rank, In(500)).status();
+      const std::string said(again.message());
+      if (ResultOf(again) != WEFT_INVALID_USAGE ||
+          said.find("the unique id was used already") == std::string::npos) {
+        return StrCat("again: ", said);
+      }
+      shared->exchanged.fetch_add(1);
+    }
+    if (!await(shared->exchanged, 2)) return "the others have not met";
+    if (rank == 0) {
+      const int64_t until_ns = In(10);
+      while (!Holdings::Now().Since(before).empty() && MonotonicNs() < until_ns)
+        usleep(1'000);
+      shared->gone.store(1);
+    }
+    if (!await(shared->gone, 1)) return "the store is still there";
+    if (rank < 2) return "";
+    const absl::Status late = RendezvousFromId(id, 2, 1, In(500)).status();
+    const std::string said(late.message());
+    return ResultOf(late) == WEFT_UNREACHABLE &&
+                   said.find("a group was made with the unique id already") != std::string::npos
+               ? ""
+               : StrCat("late: ", said);
+  }));
 }
 
 TEST(Rendezvous, ImpossibleRanksAndIdsAreRefused) {
