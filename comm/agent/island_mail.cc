@@ -12,7 +12,8 @@
 namespace weft {
 namespace {
 
-constexpr size_t kRecordBytes = 256 + kFailureOperationMax + kFailureSentenceMax;
+constexpr size_t kRecordBytes =
+    256 + 4 * kFailureWayMax + kFailureOperationMax + kFailureSentenceMax;
 constexpr size_t kPlaceBytes =
     (16 + kRecordBytes + kCacheLineBytes - 1) / kCacheLineBytes * kCacheLineBytes;
 

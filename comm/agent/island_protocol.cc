@@ -50,7 +50,7 @@ bool FailureRecord::operator==(const FailureRecord& other) const {
   return group_id == other.group_id && finder == other.finder && culprit == other.culprit &&
          result == other.result && origin == other.origin && sequence == other.sequence &&
          call == other.call && operation == other.operation && traced == other.traced &&
-         sentence == other.sentence;
+         way == other.way && found_bytes == other.found_bytes && sentence == other.sentence;
 }
 
 std::string EncodeWho(const IslandWho& who) {
@@ -212,6 +212,8 @@ std::string EncodeVerdictOf(const GroupVerdict& verdict) {
   writer.U64(static_cast<uint64_t>(record.call));
   writer.Text(std::string_view(record.operation).substr(0, kFailureOperationMax));
   writer.U8(record.traced);
+  WriteList(record.way, kFailureWayMax, &writer);
+  writer.U16(record.found_bytes);
   writer.Text(std::string_view(record.sentence).substr(0, kFailureSentenceMax));
   verdict.excluded.Write(&writer);
   verdict.closed.Write(&writer);
@@ -236,6 +238,8 @@ absl::StatusOr<GroupVerdict> DecodeVerdictOf(std::string_view body, int island_c
   record.call = static_cast<int64_t>(reader.U64());
   record.operation = std::string(reader.Text(kFailureOperationMax));
   record.traced = reader.U8();
+  if (!ReadList(&reader, kFailureWayMax, &record.way)) return MalformedFrame("failure record");
+  record.found_bytes = reader.U16();
   record.sentence = std::string(reader.Text(kFailureSentenceMax));
   verdict.excluded = IslandNumberSet::Read(&reader, island_count);
   verdict.closed = IslandNumberSet::Read(&reader, island_count);

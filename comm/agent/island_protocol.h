@@ -45,6 +45,7 @@ constexpr size_t kIslandReportsMax = 128;
 constexpr size_t kIslandPeersMax = 64;
 constexpr size_t kFailureSentenceMax = 640;
 constexpr size_t kFailureOperationMax = 32;
+constexpr size_t kFailureWayMax = 32;
 
 struct IslandWho {
   int32_t island = -1;
@@ -99,6 +100,7 @@ struct ReachReport {
 // Why a group has ended, as one rank has found it.
 struct FailureRecord {
   static constexpr uint8_t kTracedToEnd = 255;
+  static constexpr uint8_t kTracedInCircle = 254;
 
   uint64_t group_id = 0;
   int32_t finder = -1;   // world ranks
@@ -111,8 +113,14 @@ struct FailureRecord {
       -1;  // the sequence number, in its group, of the collective that it was found in; -1: none
   std::string operation;  // and its name
   // Of a deadline: how far it was followed who waits for whom. Over so many islands, each of which found that the culprit named before
-  // waits itself; kTracedToEnd: the culprit's own island has found that it waits for nobody.
+  // waits itself; kTracedToEnd: the culprit's own island has found that it waits for nobody;
+  // kTracedInCircle: the way comes back to one of its ranks, and the culprit is the first of them.
   uint8_t traced = 0;
+  // What was followed: world ranks, each waiting for the next one, from the one that the finder has
+  // named; at most kFailureWayMax.
+  std::vector<int32_t> way;
+  // Of the sentence, what the finder has said; the rest says the way. 0: there is none.
+  uint16_t found_bytes = 0;
   std::string sentence;
 
   bool operator==(const FailureRecord& other) const;

@@ -51,7 +51,8 @@ size_t SetBytes(int bound) {
 size_t PlaceWords(const IslandMap& map, int island) {
   constexpr size_t kDeathBytes = 64;
   constexpr size_t kEndedBytes = 24;
-  constexpr size_t kRecordBytes = 144 + kFailureOperationMax + kFailureSentenceMax;
+  constexpr size_t kRecordBytes =
+      148 + 4 * kFailureWayMax + kFailureOperationMax + kFailureSentenceMax;
   const size_t state = 64 + 2 * SetBytes(map.rank_count()) +
                        kDeathBytes * (1 + map.island(island).processes.size()) +
                        kEndedBytes * (1 + static_cast<size_t>(map.island_count()));

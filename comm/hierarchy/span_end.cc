@@ -8,12 +8,19 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "fmt/format.h"
+#include "fmt/ranges.h"
 
 namespace weft {
 namespace {
 
-// A way that leads over more islands leads in a circle, most likely.
+// No way leads over so many islands, but one of ranks that wait for others all the time.
 constexpr uint8_t kTracesMax = 8;
+// Ranks of a way that are named.
+constexpr size_t kNamedMax = 6;
+
+bool IsAmong(const std::vector<int>& ranks, int rank) {
+  return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
+}
 
 }  // namespace
 
@@ -59,37 +66,77 @@ std::string SpanEnd::Describe(int rank) const {
   return fmt::format("rank {} (host {}, pid {}{})", rank, member.host, member.pid, state);
 }
 
-int SpanEnd::HoldingUp(int rank) const {
-  if (records_ == nullptr) return rank;
-  std::vector<int> way;
-  int at = rank;
-  while (records_->Has(at)) {
-    if (std::find(way.begin(), way.end(), at) != way.end()) return rank;
+// From `rank` on, as far as this island knows; it was at `before` first.
+SpanEnd::Way SpanEnd::Follow(int rank, const std::vector<int>& before) const {
+  Way way{.ranks = {rank}};
+  while (records_ != nullptr && records_->Has(way.ranks.back())) {
+    const int at = way.ranks.back();
     const std::optional<SpanWait> wait = records_->WaitOf(at);
-    if (!wait || wait->awaited < 0 || wait->awaited == at || IsHeld(StateOf(at))) return at;
-    way.push_back(at);
-    at = wait->awaited;
+    if (!wait || wait->awaited < 0 || wait->awaited == at || IsHeld(StateOf(at))) break;
+    if (IsAmong(way.ranks, wait->awaited) || IsAmong(before, wait->awaited)) {
+      way.again = wait->awaited;
+      break;
+    }
+    way.ranks.push_back(wait->awaited);
   }
-  return at;
+  return way;
+}
+
+int SpanEnd::HoldingUp(int rank) const {
+  const Way way = Follow(rank, {});
+  return way.again >= 0 ? rank : way.ranks.back();
+}
+
+// "; that one waits itself, for rank 3, which waits for rank 1: they wait for each other"
+std::string SpanEnd::WayText(const Way& way) const {
+  const bool circle = way.again >= 0;
+  if (way.ranks.size() == 1) {
+    return Stalls(way.ranks[0]) ? StrCat("; ", Describe(way.ranks[0])) : "";
+  }
+  std::vector<std::string> names;
+  for (size_t i = 1; i < way.ranks.size(); ++i)
+    names.push_back(fmt::format("rank {}", way.ranks[i]));
+  if (circle) {
+    names.push_back(fmt::format("rank {}", way.again));
+  } else {
+    names.back() = Describe(way.ranks.back());
+  }
+  std::string rest;
+  if (names.size() > kNamedMax) {
+    rest = fmt::format(", and so on over {} ranks{}", way.ranks.size(),
+                       circle ? "" : StrCat(" to ", names.back()));
+    names.resize(kNamedMax - 1);
+  }
+  return fmt::format("; that one waits itself, for {}{}{}", fmt::join(names, ", which waits for "),
+                     rest, circle ? ": they wait for each other" : "");
 }
 
 std::optional<FailureRecord> SpanEnd::Traced(const FailureRecord& record) const {
   const int named = RankOf(record.culprit);
   const bool to_be_traced = record.result == WEFT_TIMEOUT && record.traced < kTracesMax;
   if (records_ == nullptr || !to_be_traced || !records_->Has(named)) return std::nullopt;
+  std::vector<int> before;
+  for (const int32_t world_rank : record.way)
+    before.push_back(RankOf(world_rank));
+  if (!before.empty()) before.pop_back();  // the one that is named
+  Way way = Follow(named, before);
+  way.ranks.insert(way.ranks.begin(), before.begin(), before.end());
+  if (way.ranks.size() > kFailureWayMax || IsAmong(way.ranks, -1)) return std::nullopt;
   FailureRecord traced = record;
-  const int holding_up = HoldingUp(named);
-  const std::optional<SpanWait> wait = records_->WaitOf(holding_up);
-  const bool circle = holding_up == named && wait && wait->awaited >= 0 && !IsHeld(StateOf(named));
-  if (circle || holding_up == RankOf(record.finder)) return std::nullopt;
-  traced.traced = records_->Has(holding_up) ? FailureRecord::kTracedToEnd : record.traced + 1;
-  if (holding_up == named) {
-    if (Stalls(named)) traced.sentence += StrCat("; ", Describe(named));
-    return traced;
+  traced.way.clear();
+  for (const int rank : way.ranks)
+    traced.way.push_back(members_[static_cast<size_t>(rank)].world_rank);
+  if (way.again >= 0) {
+    traced.traced = FailureRecord::kTracedInCircle;
+    traced.culprit = traced.way.front();
+  } else {
+    const bool ends_here = records_->Has(way.ranks.back());
+    traced.traced = ends_here ? FailureRecord::kTracedToEnd : record.traced + 1;
+    traced.culprit = traced.way.back();
   }
-  traced.culprit = members_[static_cast<size_t>(holding_up)].world_rank;
-  traced.sentence =
-      fmt::format("{}; that one waits itself, for {}", record.sentence, Describe(holding_up));
+  const size_t found = record.found_bytes > 0 ? record.found_bytes : record.sentence.size();
+  traced.found_bytes = static_cast<uint16_t>(found);
+  traced.sentence = record.sentence.substr(0, found) + WayText(way);
   return traced;
 }
 
@@ -105,6 +152,8 @@ std::optional<FailureRecord> SpanEnd::Found() const {
   if (found.ok()) return std::nullopt;
   const ErrorFields fields = weft::FieldsOf(found);
   FailureRecord record = RecordOf(ResultOf(found), RankOf(fields.world_rank));
+  record.culprit =
+      fields.world_rank;  // also of one that has ended the parent, and is not in the part
   record.exit = {.signal = fields.signal, .exit_code = fields.exit_code};
   record.call = fields.sequence;
   record.operation = fields.operation.substr(0, kFailureOperationMax);

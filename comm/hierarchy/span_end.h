@@ -46,8 +46,9 @@ class SpanEnd {
   // stopped rank waits for nobody.
   int HoldingUp(int rank) const;
 
-  // As HoldingUp() of a deadline that names a rank of this island: the record that says who it is, or that it is the one named. Nothing
-  // if this island has no more to say.
+  // As HoldingUp() of a deadline that names a rank of this island: the record that says who it is,
+  // or that it is the one named, or that the way leads in a circle, which is said once. Nothing if
+  // this island has no more to say.
   std::optional<FailureRecord> Traced(const FailureRecord& record) const;
 
   // Of a rank of this island: its process lives and does nothing by itself.
@@ -74,6 +75,15 @@ class SpanEnd {
   void Raise(const FailureRecord& record) const { inner_->Fail(StatusOf(record)); }
 
  private:
+  // Ranks, each of which waits for the next one.
+  struct Way {
+    std::vector<int> ranks;
+    // The last waits for this one, where the way was before; -1: for nobody that is known.
+    int again = -1;
+  };
+
+  Way Follow(int rank, const std::vector<int>& before) const;
+  std::string WayText(const Way& way) const;
   FailureRecord RecordOf(weft_result_t result, int rank) const;
   ProcessState StateOf(int rank) const;
 

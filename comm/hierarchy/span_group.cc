@@ -88,16 +88,16 @@ int RankOf(std::span<const int> peers, int peer) {
 
 // A link that is lost is waited for as long as an island that does not answer: whether the rank has died its agents will have said by then.
 absl::Status CutOff(const SpanCore& core, const std::deque<std::shared_ptr<SpanWork>>& works,
-                    const SpanMessages& messages, int64_t now_ns) {
+                    const SpanMessages& messages, int own_rank, int64_t now_ns) {
   for (const SpanLinks::LostLink& link : core.net->LostLinks(now_ns)) {
     const int rank = RankOf(core.peers, link.event.peer);
     if (rank < 0 || now_ns < link.since_ns + core.net->watch().limit_ns()) continue;
     for (const std::shared_ptr<SpanWork>& work : works) {
       if (work->run().WaitsFor() != rank) continue;
-      return CutOffCall(*work, core.end->FieldsOf(rank), link.event.why);
+      return CutOffCall(*work, core.end->FieldsOf(rank), own_rank, link.event.why);
     }
     if (const SpanMessage* const message = messages.Awaiting(rank); message != nullptr) {
-      return CutOffMessage(*message, core.end->FieldsOf(rank), link.event.why);
+      return CutOffMessage(*message, core.end->FieldsOf(rank), own_rank, link.event.why);
     }
   }
   return absl::OkStatus();
@@ -389,7 +389,8 @@ void SpanGroup::LookForFailure(int64_t now_ns) {
   if (settle_by_ns_ == 0) {
     if (!own.ok() || !core_.inner->error().ok() || (!core_.of_all && !core_.net->Found().ok())) {
       Find(absl::OkStatus());
-    } else if (const absl::Status lost = CutOff(core_, works_, messages_, now_ns); !lost.ok()) {
+    } else if (const absl::Status lost = CutOff(core_, works_, messages_, rank_, now_ns);
+               !lost.ok()) {
       Find(lost);
     } else {
       const auto late = std::find_if(works_.begin(), works_.end(), [now_ns](const auto& work) {

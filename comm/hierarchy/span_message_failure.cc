@@ -52,13 +52,13 @@ absl::Status LateMessage(const SpanMessage& late, ErrorFields fields, int rank) 
   return MakeError(WEFT_TIMEOUT, fields, text);
 }
 
-absl::Status CutOffMessage(const SpanMessage& waiting, ErrorFields fields,
+absl::Status CutOffMessage(const SpanMessage& waiting, ErrorFields fields, int rank,
                            const absl::Status& why) {
   fields.operation = MessageName(waiting.message);
   return MakeError(
       WEFT_UNREACHABLE, fields,
-      fmt::format("{}waits for rank {}, and {}", MessageHeading(waiting.message, fields),
-                  waiting.awaited(), FromAbsl(why.message())));
+      fmt::format("{}rank {} waits for rank {}, and {}", MessageHeading(waiting.message, fields),
+                  rank, waiting.awaited(), FromAbsl(why.message())));
 }
 
 }  // namespace weft

@@ -22,6 +22,7 @@ absl::Status DifferentMessage(const SpanMessage& failed, ErrorFields fields, int
 absl::Status LateMessage(const SpanMessage& late, ErrorFields fields, int rank);
 
 // UNREACHABLE: the link with whom it waits for is lost.
-absl::Status CutOffMessage(const SpanMessage& waiting, ErrorFields fields, const absl::Status& why);
+absl::Status CutOffMessage(const SpanMessage& waiting, ErrorFields fields, int rank,
+                           const absl::Status& why);
 
 }  // namespace weft

@@ -61,11 +61,12 @@ absl::Status LateCall(const SpanWork& late, ErrorFields fields, int rank) {
                                heading, rank, late.run().WaitsFor()));
 }
 
-absl::Status CutOffCall(const SpanWork& waiting, ErrorFields fields, const absl::Status& why) {
+absl::Status CutOffCall(const SpanWork& waiting, ErrorFields fields, int rank,
+                        const absl::Status& why) {
   const std::string heading = CallHeading(waiting, &fields);
-  return MakeError(
-      WEFT_UNREACHABLE, fields,
-      fmt::format("{}waits for rank {}, and {}", heading, fields.rank, FromAbsl(why.message())));
+  return MakeError(WEFT_UNREACHABLE, fields,
+                   fmt::format("{}rank {} waits for rank {}, and {}", heading, rank, fields.rank,
+                               FromAbsl(why.message())));
 }
 
 }  // namespace weft

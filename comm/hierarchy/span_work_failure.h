@@ -20,6 +20,7 @@ absl::Status DifferentCall(const SpanWork& failed, ErrorFields fields, int rank)
 absl::Status LateCall(const SpanWork& late, ErrorFields fields, int rank);
 
 // UNREACHABLE: the link with the rank that it waits for, that of `fields`, is lost.
-absl::Status CutOffCall(const SpanWork& waiting, ErrorFields fields, const absl::Status& why);
+absl::Status CutOffCall(const SpanWork& waiting, ErrorFields fields, int rank,
+                        const absl::Status& why);
 
 }  // namespace weft

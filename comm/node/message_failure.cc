@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "base/text.h"
 #include "fmt/format.h"
 
 namespace weft {
@@ -19,23 +20,32 @@ std::string MessageFailure::Heading(const Message& message) const {
                      ElementsText(message.count, message.dtype), message.tag, group_);
 }
 
+// What the peer would have to do: "send one to rank 1".
+std::string MessageFailure::OtherHalf(const Message& message) const {
+  const std::string self = reporter_.names().NameOf(state_.rank);
+  return message.is_send ? StrCat("receive it from ", self) : StrCat("send one to ", self);
+}
+
 absl::Status MessageFailure::Timeout(const MessageOperation& operation) const {
   const Message& message = operation.message();
   const int peer = operation.source >= 0 ? operation.source : message.peer;
   const double seconds = static_cast<double>(operation.deadline.timeout_ns) * 1e-9;
+  const std::string self = reporter_.names().NameOf(state_.rank);
   std::string text = Heading(message);
   const std::vector<int> found =
       peer == WEFT_ANY_SOURCE ? std::vector<int>() : reporter_.FindHoldingUp({peer});
   const int culprit = found.empty() ? -1 : found.front();
   if (peer == WEFT_ANY_SOURCE) {
-    text += fmt::format("no rank sent one within {:.3g} s", seconds);
+    text += fmt::format("no rank sent one to {} within {:.3g} s", self, seconds);
   } else if (message.is_send) {
-    text += fmt::format("{} has not received it within {:.3g} s", reporter_.WhereIs(peer), seconds);
+    text += fmt::format("{} has not received it from {} within {:.3g} s", reporter_.WhereIs(peer),
+                        self, seconds);
   } else if (operation.source < 0) {
-    text += fmt::format("{} did not send one within {:.3g} s", reporter_.WhereIs(peer), seconds);
+    text += fmt::format("{} did not send one to {} within {:.3g} s", reporter_.WhereIs(peer), self,
+                        seconds);
   } else {
-    text += fmt::format("{} of {} bytes came from {} within {:.3g} s", operation.moved,
-                        operation.bytes(), reporter_.WhereIs(peer), seconds);
+    text += fmt::format("{} of {} bytes came from {} to {} within {:.3g} s", operation.moved,
+                        operation.bytes(), reporter_.WhereIs(peer), self, seconds);
   }
   if (culprit >= 0 && culprit != peer) {
     text += fmt::format("; it waits for others, and they for {}", reporter_.WhereIs(culprit));
@@ -62,21 +72,21 @@ absl::Status MessageFailure::PeerReplaced(const Message& message, int peer) cons
       fmt::format(
           "{}{} runs another program by now (exec) and will not {}", Heading(message),
           reporter_.names().NameOf(peer, fmt::format("host {}, pid {}", fields.host, fields.pid)),
-          message.is_send ? "receive it" : "send one"));
+          OtherHalf(message)));
 }
 
 absl::Status MessageFailure::PeerLeft(const Message& message, int peer) const {
-  return MakeError(WEFT_PEER_LOST, FieldsFor(message, peer),
-                   fmt::format("{}{} has left the group (it destroyed its handle) and will not {}",
-                               Heading(message), reporter_.names().NameOf(peer),
-                               message.is_send ? "receive it" : "send one"));
+  return MakeError(
+      WEFT_PEER_LOST, FieldsFor(message, peer),
+      fmt::format("{}{} has left the group (it destroyed its handle) and will not {}",
+                  Heading(message), reporter_.names().NameOf(peer), OtherHalf(message)));
 }
 
 absl::Status MessageFailure::AllLeft(const Message& message) const {
   return MakeError(WEFT_PEER_LOST, FieldsFor(message, -1),
                    fmt::format("{}all other ranks have left the group (they destroyed their "
-                               "handles), nobody will send one",
-                               Heading(message)));
+                               "handles), nobody will {}",
+                               Heading(message), OtherHalf(message)));
 }
 
 absl::Status MessageFailure::Local(const absl::Status& cause) const {

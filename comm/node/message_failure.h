@@ -33,6 +33,7 @@ class MessageFailure {
  private:
   ErrorFields FieldsFor(const Message& message, int culprit) const;
   std::string Heading(const Message& message) const;
+  std::string OtherHalf(const Message& message) const;
 
   const NodeState& state_;
   const std::string& group_;

@@ -150,16 +150,63 @@ TEST_F(WaitsOfAnIsland, DeadlinesAreTraced) {
   EXPECT_EQ(traced->culprit, 12);
   EXPECT_EQ(traced->traced, 1);
   EXPECT_FALSE(end_->Traced(*traced).has_value());  // for that one to say
-  // In a circle, here or by way of the finder.
-  Wait(2, {.sequence = 12, .awaited = 1});
-  EXPECT_FALSE(end_->Traced(record).has_value());
-  Wait(2, {.sequence = 12, .awaited = 0});
-  EXPECT_FALSE(end_->Traced(record).has_value());
   // Of another island, or no deadline.
   record.culprit = 10;
   EXPECT_FALSE(end_->Traced(record).has_value());
   record.culprit = 14;
   record.result = WEFT_ABORTED;
+  EXPECT_FALSE(end_->Traced(record).has_value());
+}
+
+// Over islands or on one: each wait is said once, and nobody follows the way any further.
+TEST_F(WaitsOfAnIsland, ACircleIsSaidOnce) {
+  FailureRecord record{
+      .group_id = 7, .finder = 10, .culprit = 11, .result = WEFT_TIMEOUT, .sentence = "late"};
+  Wait(0, {.sequence = 12, .awaited = 4});
+  Wait(2, {.sequence = 12, .awaited = 1});
+  std::optional<FailureRecord> traced = end_->Traced(record);
+  ASSERT_TRUE(traced.has_value());
+  EXPECT_EQ(traced->culprit, 11);
+  EXPECT_EQ(traced->traced, FailureRecord::kTracedInCircle);
+  EXPECT_EQ(traced->sentence,
+            "late; that one waits itself, for rank 4, which waits for rank 1: they wait for each "
+            "other");
+  EXPECT_FALSE(end_->Traced(*traced).has_value());
+  // By way of rank 0, of another island, which waits for rank 1 again.
+  Wait(2, {.sequence = 12, .awaited = 0});
+  traced = end_->Traced(record);
+  ASSERT_TRUE(traced.has_value());
+  EXPECT_EQ(traced->culprit, 10);
+  EXPECT_EQ(traced->way, (std::vector<int32_t>{11, 14, 10}));
+  EXPECT_TRUE(traced->sentence.starts_with(
+      "late; that one waits itself, for rank 4, which waits for rank 0 (host h, pid "))
+      << traced->sentence;
+  FailureRecord back = *traced;
+  back.way.push_back(11);  // as that island would say it, if it did not see the circle
+  back.culprit = 11;
+  traced = end_->Traced(back);
+  ASSERT_TRUE(traced.has_value());
+  EXPECT_EQ(traced->traced, FailureRecord::kTracedInCircle);
+  EXPECT_LT(traced->sentence.size(), 160u) << traced->sentence;
+}
+
+TEST_F(WaitsOfAnIsland, ALongWayIsNotSpeltOut) {
+  FailureRecord record{
+      .group_id = 7, .finder = 10, .culprit = 14, .result = WEFT_TIMEOUT, .sentence = "late"};
+  for (int i = 0; i < 20; ++i)
+    record.way.push_back(i % 2 == 0 ? 10 : 12);
+  record.way.push_back(14);
+  Wait(2, {.sequence = 12, .awaited = 1});
+  const std::optional<FailureRecord> traced = end_->Traced(record);
+  ASSERT_TRUE(traced.has_value());
+  EXPECT_NE(traced->sentence.find(", and so on over 22 ranks to rank 1 (host h, pid "),
+            std::string::npos)
+      << traced->sentence;
+  // What cannot be a way is not followed.
+  record.way.assign(kFailureWayMax, 10);
+  record.way.back() = 14;
+  EXPECT_FALSE(end_->Traced(record).has_value());
+  record.way = {4711, 14};
   EXPECT_FALSE(end_->Traced(record).has_value());
 }
 

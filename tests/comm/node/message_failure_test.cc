@@ -116,20 +116,21 @@ TEST(MessageTimeout, NamesThePeerTheTagAndWhatThePeerDidLast) {
     ExpectTimeout(
         asynchronous, [](ProcessGroup&, char* data) { return RecvOf(data, 10, 1, 77); },
         {"recv of 10 uint8 with tag 77 on group dp: rank 1 (host ", "last call barrier #1",
-         "did not send one within 0.15 s"},
+         "did not send one to rank 0 within 0.15 s"},
         1);
     ExpectTimeout(
         asynchronous, [](ProcessGroup&, char* data) { return SendOf(data, kLarge, 1, 78); },
-        {"send of 1048576 uint8 with tag 78", "rank 1 (host ", "has not received it within 0.15 s"},
+        {"send of 1048576 uint8 with tag 78", "rank 1 (host ",
+         "has not received it from rank 0 within 0.15 s"},
         1);
     ExpectTimeout(
         asynchronous,
         [](ProcessGroup&, char* data) { return RecvOf(data, 10, WEFT_ANY_SOURCE, 79); },
-        {"with tag 79", "no rank sent one within 0.15 s"}, -1);
+        {"with tag 79", "no rank sent one to rank 0 within 0.15 s"}, -1);
     // Small ones return until the channel is full.
     ExpectTimeout(
         asynchronous, [](ProcessGroup&, char* data) { return SendOf(data, 4096, 1, 80); },
-        {"send of 4096 uint8 with tag 80", "has not received it within"}, 1);
+        {"send of 4096 uint8 with tag 80", "has not received it from rank 0 within"}, 1);
   }
 }
 
