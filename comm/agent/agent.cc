@@ -116,20 +116,29 @@ void Agent::LookForCycle(const std::vector<std::shared_ptr<Watched>>& groups) {
       return wait;
     });
   }
-  std::vector<uint64_t> versions;
-  versions.reserve(cycle.size());
-  for (const ProcessWait& wait : cycle)
-    versions.push_back(wait.version);
   const int64_t now_ns = clock_.NowNs();
-  if (cycle.empty() || versions != cycle_) {
+  const bool again = !cycle.empty() && IsSeenAgain(cycle);
+  if (!again) {
+    cycle_ = cycle;
     cycle_looks_ = 0;
     cycle_since_ns_ = now_ns;
   }
-  cycle_ = std::move(versions);
   if (cycle.empty() || cycle_looks_ < 0) return;
   if (++cycle_looks_ < kCycleLooks || now_ns - cycle_since_ns_ < kCycleNs) return;
+  // The first one is this process.
+  for (size_t i = 1; i < cycle.size(); ++i) {
+    if (cycle[i].looks - cycle_[i].looks < kCycleShows) return;
+  }
   cycle_looks_ = -1;
   LogWarn(CycleText(cycle));
+}
+
+// It is the one that was seen before, and nothing has moved.
+bool Agent::IsSeenAgain(const std::vector<ProcessWait>& cycle) const {
+  return std::equal(cycle.begin(), cycle.end(), cycle_.begin(), cycle_.end(),
+                    [](const ProcessWait& now, const ProcessWait& before) {
+                      return now.process == before.process && now.version == before.version;
+                    });
 }
 
 int64_t Agent::NextNs(int64_t now_ns) const {

@@ -40,9 +40,11 @@ class Agent {
   // Between two looks at groups of which nothing is known to have happened. A wake-up takes some 10 us.
   static constexpr int64_t kTickNs = 250'000'000;
   // How often a cycle of waits must be seen unchanged, before it is reported, and how long: groups that wait are looked at each 100 ms, and what a
-  // process shows may be as old. Events of other islands make looks come close together.
+  // process shows may be as old. Events of other islands make looks come close together. So often
+  // each of the others must have shown its wait again since the cycle was first seen.
   static constexpr int kCycleLooks = 3;
   static constexpr int64_t kCycleNs = 250'000'000;
+  static constexpr uint32_t kCycleShows = 2;
 
   // Both outlive the agent. Without a descriptor in `set`, because it is not open or the system refuses, deaths are found by
   // the ticks.
@@ -75,6 +77,7 @@ class Agent {
   void Schedule(const Watched* group, int64_t next_ns);
   void LookAtWaits();
   void LookForCycle(const std::vector<std::shared_ptr<Watched>>& groups);
+  bool IsSeenAgain(const std::vector<ProcessWait>& cycle) const;
   void Hold(int lifeline) WEFT_REQUIRES(mutex_);
   void LetGo(int lifeline) WEFT_REQUIRES(mutex_);
 
@@ -86,7 +89,7 @@ class Agent {
   uint64_t step_ = 0;                 // counts them
   std::vector<PollItem> items_;       // of one group
   std::optional<ProcessWait> shown_;  // to the processes of all groups
-  std::vector<uint64_t> cycle_;       // versions of the last cycle that was seen
+  std::vector<ProcessWait> cycle_;    // the last one, as it was first seen
   int cycle_looks_ = 0;               // -1: reported
   int64_t cycle_since_ns_ = 0;
   std::atomic<int64_t> next_ns_{INT64_MAX};  // the earliest of all

@@ -5,8 +5,10 @@
 //
 // Each process shows the others what it waits in and which processes have not come to it (Watched). To find whether one waits,
 // by way of others, for itself, is then to follow what they show. What is shown may be some tenths of a second old, so a cycle
-// is believed only if it stands for several looks with the same versions (Agent). And no more is said than is known: a process
-// has threads, and one that does not wait may end what seems to be for ever.
+// is believed only if it stands for several looks with the same versions, and each process has
+// shown its wait again meanwhile (Agent): one that is stopped, or gets no CPU, shows what it waited
+// in before. And no more is said than is known: a process has threads, and one that does not wait
+// may end what seems to be for ever.
 // Thread-safety: pure functions and values.
 #pragma once
 
@@ -33,10 +35,11 @@ struct ProcessWait {
   static constexpr size_t kCallBytes = 160;
 
   ProcessName process;
-  uint64_t version = 0;  // another one for another call, or other processes that are awaited
+  // Another one for another call, other processes that are awaited, or data that has moved.
+  uint64_t version = 0;
   int64_t since_ns = 0;  // on the clock of the process
   uint32_t awaited_count = 0;
-  uint32_t unused = 0;
+  uint32_t looks = 0;  // how often the process has looked what it waits in
   std::array<ProcessName, kAwaitedMax> awaited;
   char call
       [kCallBytes];  // "rank 0 in all_reduce (sum) of 4 float32 #3 on group a", ends with a zero

@@ -20,6 +20,7 @@ static_assert(WEFT_ANY_SOURCE == -1);
 
 struct SpanRecords::Record {
   alignas(64) std::atomic<uint64_t> wait;
+  std::atomic<uint64_t> messages_ended;
   std::atomic<uint32_t> state;
   RecorderEntry calls[RecorderRing::kEntryCount];
   RecorderEntry messages[MessageRing::kEntryCount];
@@ -71,6 +72,17 @@ void SpanRecords::ShowWait(const std::optional<SpanWait>& wait) const {
                                    static_cast<uint32_t>(wait->awaited + kWaitRankOffset)
                              : 0;
   At(place_).wait.store(word, std::memory_order_release);
+}
+
+// One writer at a time.
+void SpanRecords::NoteMessageEnded() const {
+  std::atomic<uint64_t>& ended = At(place_).messages_ended;
+  ended.store(ended.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+}
+
+uint64_t SpanRecords::MessagesEnded(int rank) const {
+  const int place = PlaceOf(rank);
+  return place < 0 ? 0 : At(place).messages_ended.load(std::memory_order_acquire);
 }
 
 std::optional<SpanWait> SpanRecords::WaitOf(int rank) const {

@@ -55,11 +55,14 @@ class SpanRecords {
 
   void SetState(uint32_t state) const;  // as in DumpedRank
   void ShowWait(const std::optional<SpanWait>& wait) const;
+  void NoteMessageEnded() const;
 
   // Whether the rank, of the group, is on this island. The rest is of such ranks alone.
   bool Has(int rank) const { return PlaceOf(rank) >= 0; }
 
   std::optional<SpanWait> WaitOf(int rank) const;
+  // How many of its messages have ended.
+  uint64_t MessagesEnded(int rank) const;
   // Whether it has issued the collective.
   bool HasCome(int rank, uint32_t sequence) const;
   // Its rings and its state.

@@ -1,6 +1,6 @@
 // An operation waits for one rank after the other, and all of that is one wait; a call that follows is another one. Messages have no
-// numbers that ranks share, so one that follows the other for the same rank looks like one wait: the line then says so of a rank that
-// is waited for all the time.
+// numbers that ranks share: there it is another one when a message has ended in between, or another
+// rank is waited for.
 #include "comm/hierarchy/span_wait_report.h"
 
 #include <utility>
@@ -16,10 +16,11 @@ namespace {
 
 constexpr int64_t kLookWhileWaitingNs = 100'000'000;
 
-// It is the same wait, as far as can be seen.
-bool Continues(const std::optional<SpanWait>& before, const std::optional<SpanWait>& now) {
+// It is the same wait, as far as can be seen. `moved`: a message has ended in between.
+bool Continues(const std::optional<SpanWait>& before, const std::optional<SpanWait>& now,
+               bool moved) {
   if (!before || !now || before->sequence != now->sequence) return false;
-  return now->sequence != 0 || before->awaited == now->awaited;
+  return now->sequence != 0 || (before->awaited == now->awaited && !moved);
 }
 
 }  // namespace
@@ -83,7 +84,7 @@ void SpanWaitReport::Report(int64_t now_ns) {
 }
 
 // For a rank of this island that has not come: those that have wait for each other as long as data moves. The version is made of all that
-// the wait is: the group, the call, who is awaited.
+// the wait is: the group, the call or how many messages have ended, who is awaited.
 void SpanWaitReport::Describe() {
   shown_.reset();
   if (!wait_ || wait_->awaited < 0 || !records_->Has(wait_->awaited)) return;
@@ -93,11 +94,13 @@ void SpanWaitReport::Describe() {
   NumberHash hash;
   hash.Add(end_->group_id());
   hash.Add(wait_->sequence);
+  hash.Add(wait_->sequence != 0 ? 0 : messages_ended_);
   hash.Add(static_cast<uint64_t>(wait_->awaited));
   ProcessWait shown{};
   shown.process = end_->ProcessOf(rank_);
   shown.version = hash.Get();
   shown.since_ns = since_ns_;
+  shown.looks = ++looks_;
   shown.awaited_count = 1;
   shown.awaited[0] = end_->ProcessOf(wait_->awaited);
   CopyText(shown.call, fmt::format("rank {} in {}", rank_, Call()));
@@ -107,8 +110,10 @@ void SpanWaitReport::Describe() {
 int64_t SpanWaitReport::Look(int64_t now_ns) {
   MutexLock lock(mutex_);
   if (closed_) return INT64_MAX;
+  const uint64_t ended = records_->MessagesEnded(rank_);
+  const bool moved = std::exchange(messages_ended_, ended) != ended;
   const std::optional<SpanWait> wait = records_->WaitOf(rank_);
-  if (!Continues(wait_, wait)) {
+  if (!Continues(wait_, wait, moved)) {
     since_ns_ = now_ns;
     stuck_ns_ = kStuckNs;
     stalled_told_ = -1;

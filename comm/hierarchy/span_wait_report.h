@@ -68,6 +68,8 @@ class SpanWaitReport : public Watched {
   mutable Mutex mutex_;
   bool closed_ WEFT_GUARDED_BY(mutex_) = false;
   std::optional<SpanWait> wait_ WEFT_GUARDED_BY(mutex_);  // at the last look
+  uint64_t messages_ended_ WEFT_GUARDED_BY(mutex_) = 0;   // then
+  uint32_t looks_ WEFT_GUARDED_BY(mutex_) = 0;
   int64_t since_ns_ WEFT_GUARDED_BY(mutex_) = 0;  // when this operation was first seen to wait
   int64_t stuck_ns_ WEFT_GUARDED_BY(mutex_) =
       kStuckNs;  // how long it will have waited at the next line

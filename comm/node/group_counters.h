@@ -54,6 +54,25 @@ class GroupCounters {
     }
   }
 
+  // What the messages of a rank wait in: another one when any of them has moved in between.
+  struct MessageWait {
+    uint64_t number = 0;
+    bool begun = false;  // the oldest has met its other half: its data moves without anybody's call
+  };
+
+  // Under the rank's message lock: nothing has moved for some milliseconds, for the first time
+  // since something did or again.
+  void MessagesWait(bool again, bool begun) {
+    const uint64_t number = message_wait().number + (again ? 0 : 1);
+    message_wait_.store(number << 1 | (begun ? 1 : 0), std::memory_order_release);
+  }
+
+  // As of the last time.
+  MessageWait message_wait() const {
+    const uint64_t word = message_wait_.load(std::memory_order_acquire);
+    return {.number = word >> 1, .begun = (word & 1) != 0};
+  }
+
   // As Ended: the rank holds this much more shared memory for the group.
   void Holds(uint64_t shared_bytes) { Add(shared_bytes_, shared_bytes); }
 
@@ -90,6 +109,7 @@ class GroupCounters {
   Counter message_failures_{0};
   Counter sent_bytes_{0};
   Counter received_bytes_{0};
+  Counter message_wait_{0};
   std::atomic<int64_t> wait_ns_{0};
   bool holds_stage_ = false;  // of whoever may touch the group's NodeState
 };

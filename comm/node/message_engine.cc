@@ -113,7 +113,7 @@ void MessageEngine::End(MessageOperation& operation, const absl::Status& found) 
     failure = WithOperation(found, MessageName(operation.message()), /*sequence=*/-1);
   }
   const absl::Status& status = found.ok() ? found : failure;
-  if (std::exchange(shows_wait_, false)) ClearLongMessageWait(state_);
+  EndWait();
   if (status.ok() && operation.message().sender != nullptr) {
     *operation.message().sender = operation.source;
   }
@@ -209,6 +209,7 @@ bool MessageEngine::Step() {
   }
   absl::Status status = outbox_.Step(&ended, &moved);
   if (status.ok()) status = inbox_.Step(&ended, &moved);
+  if (moved) EndWait();
   Settle(status, &ended);
   return moved;
 }
@@ -279,17 +280,26 @@ absl::Status MessageEngine::Diagnose(const std::vector<Loss>& losses, int64_t no
 // For whom the oldest operation waits, of those that have a peer; how far all have come.
 void MessageEngine::ShowWait() {
   std::optional<int> peer;
+  bool begun = false;
   ForEach([&](const MessageOperation& operation) {
     const bool first = !peer || *peer == WEFT_ANY_SOURCE;
-    if (first && Needs(operation) != state_.rank) peer = Needs(operation);
+    if (!first || Needs(operation) == state_.rank) return;
+    peer = Needs(operation);
+    begun = operation.source >= 0 || operation.moved > 0;
   });
   ForEach([&](const MessageOperation& operation) {
     if (operation.moved == 0) return;
     MessageRing::SetCourse(operation.recorded, operation.moved, operation.source);
   });
   if (!peer) return;
+  counters_.MessagesWait(/*again=*/shows_wait_, begun);
   ShowLongMessageWait(state_, *peer);
   shows_wait_ = true;
+}
+
+// A message has moved or ended: what follows is another wait.
+void MessageEngine::EndWait() {
+  if (std::exchange(shows_wait_, false)) ClearLongMessageWait(state_);
 }
 
 // Every few milliseconds: deadlines, and ranks that ended or left. What they had sent before counts.

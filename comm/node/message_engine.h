@@ -102,6 +102,7 @@ class MessageEngine {
   std::string QuiescePeer(const MessageOperation& send, Deadline& patience);
   void LookAtPeers() WEFT_REQUIRES(lock_);
   void ShowWait() WEFT_REQUIRES(lock_);
+  void EndWait() WEFT_REQUIRES(lock_);
   bool AnyLate(int64_t now_ns) WEFT_REQUIRES(lock_);
   std::vector<Loss> FindLosses(bool ask_programs) const WEFT_REQUIRES(lock_);
   absl::Status Diagnose(const std::vector<Loss>& losses, int64_t now_ns) const WEFT_REQUIRES(lock_);

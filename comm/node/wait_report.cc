@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "comm/group/number_hash.h"
+#include "comm/group/progress.h"
 #include "comm/node/long_wait.h"
 #include "comm/recorder/describe.h"
 #include "fmt/format.h"
@@ -23,7 +24,9 @@ ProcessName ProcessNameOf(const NodePeer& peer) {
 std::optional<WaitReport::Wait> WaitReport::Find() const {
   if (AwaitsRanks(state_)) return Wait{.of_messages = false, .ended = counters_.ended()};
   if (!AwaitsRanksInMessages(state_)) return std::nullopt;
-  return Wait{.of_messages = true, .ended = counters_.Read().messages};
+  return Wait{.of_messages = true,
+              .ended = counters_.Read().messages,
+              .number = counters_.message_wait().number};
 }
 
 // Operations end in order, so it is the one after those that have ended. None of messages.
@@ -50,11 +53,15 @@ std::string WaitReport::Waiting(int64_t waited_ns) const {
                      static_cast<double>(waited_ns) * 1e-9, state_.GroupRank(state_.rank));
 }
 
-// The version is made of all that the wait is: the group, the call, who is awaited. A message from anybody needs none of them.
+// The version is made of all that the wait is: the group, the call or how often messages have
+// moved, who is awaited. A message from anybody needs none of them; one that has met its other half
+// waits for nobody's call, where a thread of weft's moves it.
 std::optional<ProcessWait> WaitReport::Describe() const {
   const std::vector<int> awaited =
       wait_->of_messages ? RanksAwaitedInMessages(state_) : RanksNotArrived(state_);
   if (awaited.empty() || (wait_->of_messages && awaited.size() > 1)) return std::nullopt;
+  if (wait_->of_messages && counters_.message_wait().begun && !CallerDrivesProgress())
+    return std::nullopt;
   const auto name = [&](int rank) {
     return ProcessNameOf(*state_.peers[static_cast<size_t>(rank)]);
   };
@@ -62,6 +69,7 @@ std::optional<ProcessWait> WaitReport::Describe() const {
   NumberHash hash;
   hash.Add(state_.segment.header().group_id);
   hash.Add(wait_->ended * 2 + (wait_->of_messages ? 1 : 0));
+  hash.Add(wait_->number);
   for (const int rank : awaited) {
     if (shown.awaited_count == ProcessWait::kAwaitedMax) break;
     hash.Add(static_cast<uint64_t>(rank));
@@ -135,6 +143,7 @@ int64_t WaitReport::Look(int64_t now_ns) {
     stalled_told_.reset();
   }
   shown_ = wait_ ? Describe() : std::nullopt;
+  if (shown_) shown_->looks = ++looks_;
   if (!wait_) return INT64_MAX;
   if (now_ns - since_ns_ >= kStalledNs) Report(now_ns);
   return now_ns + kLookWhileWaitingNs;

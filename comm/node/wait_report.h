@@ -42,10 +42,12 @@ class WaitReport {
   const std::optional<ProcessWait>& shown() const { return shown_; }
 
  private:
-  // What this rank waits in: the one after so many that have ended.
+  // What this rank waits in: the one after so many that have ended, or the wait of its messages
+  // with this number.
   struct Wait {
     bool of_messages = false;
     uint64_t ended = 0;
+    uint64_t number = 0;
 
     bool operator==(const Wait& other) const = default;
   };
@@ -65,6 +67,7 @@ class WaitReport {
   std::optional<Wait> wait_;  // at the last look
   int64_t since_ns_ = 0;      // when it was first seen
   std::optional<ProcessWait> shown_;
+  uint32_t looks_ = 0;
   int64_t stuck_ns_ = kStuckNs;  // how long it will have waited at the next line
   std::bitset<kNodeRanksMax> stalled_told_;
 

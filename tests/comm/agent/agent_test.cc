@@ -221,6 +221,11 @@ TEST_F(AgentTest, ReportsACycleOnceWhenItHasStood) {
     agent_.Step(true);
   EXPECT_TRUE(warnings.lines.empty()) << "what others show may be older than that";
   clock_.now_ns += Agent::kCycleNs;
+  other->others[2].looks += Agent::kCycleShows - 1;
+  for (int i = 0; i < 5; ++i)
+    agent_.Step(true);
+  EXPECT_TRUE(warnings.lines.empty()) << "the other one may be stopped, and show an old wait";
+  ++other->others[2].looks;
   for (int i = 0; i < 5; ++i)
     agent_.Step(true);
   ASSERT_EQ(warnings.lines.size(), 1u);

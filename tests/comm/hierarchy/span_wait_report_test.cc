@@ -210,5 +210,20 @@ TEST_F(WaitsOfAnIsland, ALongWayIsNotSpeltOut) {
   EXPECT_FALSE(end_->Traced(record).has_value());
 }
 
+// A message that has ended in between makes it another wait, which no cycle is made of.
+TEST_F(WaitsOfAnIsland, MessagesThatEndAreNotOneWait) {
+  Wait(1, {.sequence = 0, .awaited = 1});
+  (void)LinesUntil(1);
+  ASSERT_TRUE(report_->Wait().has_value());
+  const ProcessWait before = *report_->Wait();
+  (void)LinesUntil(2);
+  EXPECT_EQ(report_->Wait()->version, before.version);
+  EXPECT_GT(report_->Wait()->looks, before.looks);
+  records_[1]->NoteMessageEnded();
+  (void)LinesUntil(3);
+  EXPECT_NE(report_->Wait()->version, before.version);
+  EXPECT_GT(report_->Wait()->since_ns, before.since_ns);
+}
+
 }  // namespace
 }  // namespace weft::test::span_wait_report_test
