@@ -366,10 +366,18 @@ void IslandAgent::StepRelay(int64_t now_ns) {
   IslandNumberSet gone = voice.deaths.EndedIslands(map_, *voice.membership);
   gone.AddAll(voice.reach->unreachable());
   voice.relay->Exclude(gone);
-  for (const GroupVerdict& verdict : voice.relay->Step(now_ns)) {
+  const std::vector<GroupVerdict> news = voice.relay->Step(now_ns);
+  std::vector<GroupVerdict> settled = voice.relay->TakeSettled();
+  for (const GroupVerdict& verdict : settled) {
+    if (!WriteClosing(verdict)) return;
+  }
+  for (const GroupVerdict& verdict : news) {
     if (!TellVerdict(AgreementMessage::kAll, verdict)) return;
   }
-  for (GroupVerdict& verdict : voice.relay->TakeSettled()) {
+  // Whoever reads it may end its process at once, and with it this one: the other islands have been
+  // told by then.
+  if (!settled.empty()) voice.links.Flush();
+  for (GroupVerdict& verdict : settled) {
     if (!memory_->WriteVerdict(term_, verdict)) {
       Hush();
       return;
@@ -480,14 +488,18 @@ void IslandAgent::TellReports(int to, const std::vector<ReachReport>& reports) {
   }
 }
 
+// What this island has closed must be known to its next speaker before others count on it; that it
+// is settled follows when that was told. False if another process speaks now.
+bool IslandAgent::WriteClosing(GroupVerdict verdict) {
+  verdict.settled = false;
+  if (!verdict.closed.Has(island_) || memory_->WriteVerdict(term_, verdict)) return true;
+  Hush();
+  return false;
+}
+
 // False if another process speaks now.
 bool IslandAgent::TellVerdict(int to, const GroupVerdict& verdict) {
-  // What this island has closed must be known to its next speaker before others count on it.
-  const bool said = verdict.settled || verdict.closed.Has(island_);
-  if (said && !memory_->WriteVerdict(term_, verdict)) {
-    Hush();
-    return false;
-  }
+  if (!verdict.settled && !WriteClosing(verdict)) return false;
   const std::string body = EncodeVerdictOf(verdict);
   if (to == AgreementMessage::kAll)
     voice_->links.Broadcast(IslandFrame::kRecord, body);

@@ -15,21 +15,22 @@ constexpr int64_t kRelayNever = std::numeric_limits<int64_t>::max();
 // Who has closed comes from many sides in short order, and is told together; a group's first record does not wait.
 constexpr int64_t kTogetherShare = 8;  // of the time in which causes are gathered
 
-// Facts first.
-int CauseOrder(weft_result_t result) {
-  switch (result) {
+// Facts first. A rank that ended by itself may have done so because of the mismatch, or leave what
+// others called as it is.
+int CauseOrder(const FailureRecord& record) {
+  switch (record.result) {
     case WEFT_PEER_LOST:
-      return 0;
+      return record.exit.signal > 0 ? 0 : 2;
     case WEFT_MISMATCH:
       return 1;
     case WEFT_UNREACHABLE:
-      return 2;
-    case WEFT_TIMEOUT:
       return 3;
+    case WEFT_TIMEOUT:
+      return 4;
     case WEFT_ABORTED:
-      return 5;
+      return 6;
     default:
-      return 4;  // a failure of the finder's own: a cause, if there is nothing better
+      return 5;  // a failure of the finder's own: a cause, if there is nothing better
   }
 }
 
@@ -37,8 +38,8 @@ int CauseOrder(weft_result_t result) {
 auto RecordKeyOf(const FailureRecord& record) {
   const int untraced = FailureRecord::kTracedToEnd - record.traced;
   const auto culprit = static_cast<uint32_t>(record.culprit);  // -1 is the largest
-  return std::make_tuple(CauseOrder(record.result), untraced, culprit, record.origin,
-                         record.sequence, record.finder);
+  return std::make_tuple(CauseOrder(record), untraced, culprit, record.origin, record.sequence,
+                         record.finder);
 }
 
 }  // namespace

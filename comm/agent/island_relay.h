@@ -5,9 +5,10 @@
 //   relay.Exclude(ended and unreachable islands);     // these are not waited for
 //   for (const GroupVerdict& verdict : relay.Step(now_ns)) ...   // news, to be told to all neighbours
 //
-// Islands find the same failure at the same time, each a different consequence of it. Facts beat consequences: a death beats a
-// mismatch beats an unreachable island beats a deadline beats an abort; then, of deadlines, the one that was followed farther to whom
-// others wait for; then the lower culprit. So knowledge of a group is
+// Islands find the same failure at the same time, each a different consequence of it. Facts beat
+// consequences: a rank that was killed beats a mismatch beats a rank that ended by itself beats an
+// unreachable island beats a deadline beats an abort; then, of deadlines, the one that was followed
+// farther to whom others wait for; then the lower culprit. So knowledge of a group is
 // the best record, and merging is taking the better one: repeated, reordered and old frames do no harm.
 //
 // Settling. An island that hears of a group's end gathers what it finds itself for `gather_ns`; then it closes: it adds

@@ -6,17 +6,21 @@
 
 #include "base/seams.h"
 #include "base/status.h"
+#include "base/wait.h"
+#include "comm/group/progress.h"
 #include "comm/group/split_wish.h"
 #include "fmt/format.h"
 
 namespace weft {
 namespace {
 
+constexpr int64_t kLookAgainNs = 1'000'000;
+
 // What a rank says of its part once its island has been split.
 struct SpanOffer {
-  int32_t result;  // weft_result_t
-  uint32_t unused;
-  uint64_t group_id;  // that the part gets if this is its first rank
+  int32_t result;         // weft_result_t
+  uint32_t parent_ended;  // 1: it could not, as the parent has ended
+  uint64_t group_id;      // that the part gets if this is its first rank
 };
 
 // Of the parent's ranks `members`, in their order.
@@ -32,6 +36,30 @@ SpanCore CoreOf(const SpanCore& parent, const std::vector<int>& members) {
   return core;
 }
 
+bool AnySawTheEnd(const std::vector<SpanOffer>& offers, const std::vector<int>& members) {
+  return std::any_of(members.begin(), members.end(), [&](int member) {
+    return offers[static_cast<size_t>(member)].parent_ended != 0;
+  });
+}
+
+// Why the parent has ended, as one of its ranks has seen: what all of them say once the islands
+// have settled it. Ok if that takes too long.
+absl::Status AwaitEnd(ProcessGroup& parent, int64_t patience_ns) {
+  absl::Status cause;
+  const auto settled = [&] {
+    cause = parent.error();
+    return !cause.ok();
+  };
+  Deadline patience{patience_ns};
+  EventCount nap;
+  while (!settled() && !patience.Passed(MonotonicNs())) {
+    LookSoon();
+    Deadline brief{kLookAgainNs};
+    (void)WaitUntil(nap, WaitPolicy{.spins = 0, .yields = 0}, brief, settled, [] { return false; });
+  }
+  return cause;
+}
+
 // The first of the members that could not do its part.
 absl::Status FirstFailure(const std::vector<SpanOffer>& offers, const std::vector<int>& members,
                           const SpanCore& parent, const std::string& name) {
@@ -45,6 +73,13 @@ absl::Status FirstFailure(const std::vector<SpanOffer>& offers, const std::vecto
                                  name, member));
   }
   return absl::OkStatus();
+}
+
+// This rank has no part. Others may have theirs, and wait in it: if the parent has ended they get
+// its cause there, and do not find that this rank has left.
+void Leave(ProcessGroup& inner, ProcessGroup& parent) {
+  if (const absl::Status ended = parent.error(); !ended.ok()) inner.Fail(ended);
+  inner.Close();
 }
 
 }  // namespace
@@ -81,12 +116,16 @@ absl::StatusOr<std::optional<SpanPart>> SplitSpan(ProcessGroup& parent, const Sp
     }
   }
   offer.result = ResultOf(inner.status());
+  offer.parent_ended = !inner.ok() && !core.inner->error().ok() ? 1 : 0;
   std::vector<SpanOffer> offers;
   absl::Status agreed = ExchangeForSplit(parent, options, kSplitOfferSalt, offer, &offers);
+  const bool parent_ended =
+      offer.parent_ended != 0 || (color >= 0 && agreed.ok() && AnySawTheEnd(offers, members));
+  if (agreed.ok() && parent_ended) agreed = AwaitEnd(parent, core.net->watch().patience_ns());
+  if (agreed.ok() && !inner.ok()) agreed = inner.status();
   if (agreed.ok() && color >= 0) agreed = FirstFailure(offers, members, core, parent.name());
-  if (!inner.ok()) return inner.status();
   if (!agreed.ok()) {
-    if (*inner != nullptr) (*inner)->Close();
+    if (inner.ok() && *inner != nullptr) Leave(**inner, parent);
     return agreed;
   }
   if (color < 0) return std::optional<SpanPart>();

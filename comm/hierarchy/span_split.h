@@ -24,7 +24,8 @@ struct SpanPart {
   GroupOptions options;
 };
 
-// Collective over the parent; nothing for color < 0. REMOTE_ERROR names a rank that could not do its part.
+// Collective over the parent; nothing for color < 0. If the parent ends meanwhile, why it has, the
+// same on all ranks; else REMOTE_ERROR names a rank that could not do its part.
 absl::StatusOr<std::optional<SpanPart>> SplitSpan(ProcessGroup& parent, const SpanCore& core,
                                                   int color, int key, const GroupOptions& options);
 

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bitset>
 #include <map>
 #include <optional>
 #include <set>
@@ -47,14 +48,18 @@ std::string Distinction(const RecordedCall& call, const Operation& own) {
 // Gives the others a moment to arrive, so that the sentence has all calls. Whoever comes later than
 // that is busy elsewhere and left out.
 void FailureReporter::AwaitRecords(uint64_t sequence) const {
+  std::bitset<kNodeRanksMax> gone;  // and come no more
   const auto complete = [&] {
     for (int peer = 0; peer < state_.size; ++peer) {
-      if (!state_.segment.recorder(peer).Find(sequence)) return false;
+      const bool awaited = !gone[static_cast<size_t>(peer)];
+      if (awaited && !state_.segment.recorder(peer).Find(sequence)) return false;
     }
     return true;
   };
   EventCount nap;
   for (int round = 0; round < kAttendanceRounds; ++round) {
+    for (int peer = 0; peer < state_.size; ++peer)
+      gone.set(static_cast<size_t>(peer), state_.HasLeft(peer) || state_.LossOf(peer).has_value());
     Deadline brief{kAttendanceNs / kAttendanceRounds};
     const WaitResult result = WaitUntil(nap, WaitPolicy{.spins = 0, .yields = 20}, brief, complete,
                                         [&] { return state_.aborted(); });

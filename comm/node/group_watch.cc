@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "comm/node/channel.h"
+#include "comm/node/early_leavers.h"
 
 namespace weft {
 namespace {
@@ -71,7 +72,11 @@ int64_t GroupWatch::LookAtRanks(int64_t now_ns) {
   for (int rank = 0; rank < state_.size; ++rank) {
     const auto index = static_cast<size_t>(rank);
     if (!exits[index]) continue;
-    if (now_ns - ended_ns_[index] < kGraceNs && Serves(rank)) {
+    const int64_t ended_for_ns = now_ns - ended_ns_[index];
+    const bool killed = exits[index]->signal > 0;
+    const bool others_come = !killed && ended_for_ns < EarlyLeavers::kMomentNs;
+    const bool others_say = !killed && ended_for_ns < kGraceNs && CallsDiffer(state_);
+    if (others_come || others_say || (ended_for_ns < kGraceNs && Serves(rank))) {
       next_ns = now_ns + kLookAgainNs;
     } else if (lost.rank < 0 || (exits[index]->signal > 0 && lost.exit.signal <= 0)) {
       lost = {rank, *exits[index]};

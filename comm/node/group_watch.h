@@ -8,7 +8,8 @@
 //
 // A rank that has destroyed its handle has left and is not lost. One that ends without, after it has done its part of the last
 // operation, or has sent its last message, does no harm to ranks that still finish these: so the group goes on while some
-// living rank has something left to take from it, for half a second.
+// living rank has something left to take from it, for half a second; and the others have a moment
+// to find that they have called different things (early_leavers.h).
 // Thread-safety: as Watched; End from any thread.
 #pragma once
 

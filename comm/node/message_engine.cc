@@ -228,8 +228,10 @@ bool MessageEngine::AnyLate(int64_t now_ns) {
   return late;
 }
 
-// The ranks that pending operations need and that will do nothing more. What they run is asked now and then only.
-std::vector<MessageEngine::Loss> MessageEngine::FindLosses(bool ask_programs) const {
+// The ranks that pending operations need and that will do nothing more, as far as they may be
+// named. What they run is asked now and then only.
+std::vector<MessageEngine::Loss> MessageEngine::FindLosses(bool ask_programs, int64_t now_ns,
+                                                           bool late) {
   std::bitset<kNodeRanksMax> needed;
   ForEach([&](const MessageOperation& operation) {
     if (Needs(operation) == WEFT_ANY_SOURCE) {
@@ -245,6 +247,8 @@ std::vector<MessageEngine::Loss> MessageEngine::FindLosses(bool ask_programs) co
     std::optional<ExitInfo> exit;
     if (!left) exit = state_.peers[static_cast<size_t>(peer)]->Ended();
     const bool replaced = !left && !exit && ask_programs && state_.WasReplaced(peer);
+    const bool by_itself = left || (exit && exit->signal <= 0);
+    if (by_itself && !leavers_.MayBeNamed(peer, now_ns) && !late) continue;
     if (left || exit || replaced) losses.push_back({peer, exit, replaced});
   }
   return losses;
@@ -312,7 +316,7 @@ void MessageEngine::LookAtPeers() {
   const bool late = AnyLate(now_ns);
   const bool ask_programs = late || now_ns - programs_asked_ns_ >= kAskProgramNs;
   if (ask_programs) programs_asked_ns_ = now_ns;
-  const std::vector<Loss> losses = FindLosses(ask_programs);
+  const std::vector<Loss> losses = FindLosses(ask_programs, now_ns, late);
   if (!late && losses.empty()) return;
   Step();
   if (state_.aborted()) return FailAll();

@@ -24,6 +24,7 @@
 #include "base/mutex.h"
 #include "base/wait.h"
 #include "base/word_lock.h"
+#include "comm/node/early_leavers.h"
 #include "comm/node/end_report.h"
 #include "comm/node/failure.h"
 #include "comm/node/group_counters.h"
@@ -104,7 +105,7 @@ class MessageEngine {
   void ShowWait() WEFT_REQUIRES(lock_);
   void EndWait() WEFT_REQUIRES(lock_);
   bool AnyLate(int64_t now_ns) WEFT_REQUIRES(lock_);
-  std::vector<Loss> FindLosses(bool ask_programs) const WEFT_REQUIRES(lock_);
+  std::vector<Loss> FindLosses(bool ask_programs, int64_t now_ns, bool late) WEFT_REQUIRES(lock_);
   absl::Status Diagnose(const std::vector<Loss>& losses, int64_t now_ns) const WEFT_REQUIRES(lock_);
   absl::Status LossOf(const MessageOperation& operation, const std::vector<Loss>& losses) const;
   template <typename Visit>
@@ -128,6 +129,7 @@ class MessageEngine {
   int64_t look_ns_ WEFT_GUARDED_BY(lock_) = 0;  // when to look at deadlines and peers next
   int64_t programs_asked_ns_ WEFT_GUARDED_BY(lock_) =
       0;  // when peers were last asked what they run
+  EarlyLeavers leavers_ WEFT_GUARDED_BY(lock_);
   bool shows_wait_ WEFT_GUARDED_BY(lock_) = false;
   MessageRing ring_ WEFT_GUARDED_BY(lock_);
   EndedMessages ended_works_ WEFT_GUARDED_BY(lock_);

@@ -170,6 +170,18 @@ Operation::Result Operation::RefuseArrival(int peer, const Arrival& line) {
                   frame_.state.GroupRank(peer), line.epoch & ~kOutIsShared, frame_.state.epoch)));
 }
 
+int Operation::FindOutlier() const {
+  const auto want = static_cast<uint32_t>(frame_.sequence);
+  for (int peer = 0; peer < frame_.state.size; ++peer) {
+    const Arrival& line = frame_.ArrivalOf(peer);
+    const bool came =
+        static_cast<int32_t>(line.sequence.load(std::memory_order_acquire) - want) >= 0;
+    if (peer != frame_.state.rank && came && line.signature != frame_.prepared.signature)
+      return peer;
+  }
+  return -1;
+}
+
 // All ranks have arrived for a call whose data is not in their lines, and their signatures are this rank's: whether the
 // calls are, too. Then the ranks' staging must be known, if the data is there.
 Operation::Result Operation::CompareCalls() {

@@ -62,6 +62,10 @@ class Operation {
 
   int outlier_rank() const { return frame_.outlier_rank; }
 
+  // Of the ranks that have come to it, whether or not all have, one whose call differs from this
+  // one, or -1.
+  int FindOutlier() const;
+
   // After kFailed: a rank whose memory could not be read, or -1.
   int unread_peer() const { return frame_.unread_peer; }
 

@@ -50,8 +50,9 @@ bool OperationDriver::AwaitTarget(const Operation& operation, Deadline& deadline
   if (ProbeBriefly(std::min(policy_.spins, kBriefProbes), reached)) return true;
   state_.Wake();
   spread_.Look(state_);
-  switch (WaitUntil(state_.WaitersOf(target), PolicyTowards(target.peer), deadline, reached,
-                    [&] { return Hopeless(operation, target) || EndedByInterrupt(operation); })) {
+  switch (WaitUntil(state_.WaitersOf(target), PolicyTowards(target.peer), deadline, reached, [&] {
+    return Hopeless(operation, target, /*late=*/false) || EndedByInterrupt(operation);
+  })) {
     case WaitResult::kReady:
       return true;
     case WaitResult::kStopped:
@@ -73,13 +74,13 @@ bool OperationDriver::EndedByInterrupt(const Operation& operation) {
 bool OperationDriver::MustEnd(const Operation& operation, const WaitTarget& target, bool late,
                               int64_t timeout_ns) {
   if (late) checked_ns_ = programs_asked_ns_ = 0;  // whoever is lost is named before who is late
-  if (Hopeless(operation, target)) return true;
+  if (Hopeless(operation, target, late)) return true;
   if (late) failures_.Raise(failures_.Timeout(operation, target, timeout_ns));
   return late;
 }
 
-// The group has ended, or a peer that the operation needs has.
-bool OperationDriver::Hopeless(const Operation& operation, const WaitTarget& target) {
+// The group has ended, or does, because of what the others show.
+bool OperationDriver::Hopeless(const Operation& operation, const WaitTarget& target, bool late) {
   if (state_.aborted()) return true;
   messages_.StepUnderLocks();
   const int64_t now_ns = MonotonicNs();
@@ -87,25 +88,39 @@ bool OperationDriver::Hopeless(const Operation& operation, const WaitTarget& tar
   checked_ns_ = now_ns;
   ShowLongWait(state_, operation);
   LookAfterGroups();
+  const absl::Status cause = FindCause(operation, target, now_ns, late);
+  if (cause.ok()) return false;
+  failures_.Raise(cause);
+  return true;
+}
+
+// Who was killed, or has become another program; then that ranks have called different things,
+// whoever is missing; then who has gone by itself. Ok: nothing yet.
+absl::Status OperationDriver::FindCause(const Operation& operation, const WaitTarget& target,
+                                        int64_t now_ns, bool late) {
   const bool asks_programs = now_ns - programs_asked_ns_ >= kAskProgramNs;
   if (asks_programs) programs_asked_ns_ = now_ns;
+  int leaver = -1;
+  std::optional<ExitInfo> how;
   for (int peer = 0; peer < state_.size; ++peer) {
     if (peer == state_.rank || !Needs(operation, target, peer)) continue;
     const bool left = state_.HasLeft(peer);
     const std::optional<ExitInfo> exit = state_.peers[static_cast<size_t>(peer)]->Ended();
     if (!left && !exit) {
       if (!asks_programs || !state_.WasReplaced(peer) || !Needs(operation, target, peer)) continue;
-      failures_.Raise(failures_.PeerReplaced(operation, peer));
-      return true;
+      return failures_.PeerReplaced(operation, peer);
     }
     // It may have done its part after the first look and gone before the second. What it published before it went is
     // seen by now, and there will be nothing more.
     if (!Needs(operation, target, peer)) continue;
-    failures_.Raise(left ? failures_.PeerLeft(operation, peer)
-                         : failures_.PeerLost(&operation, peer, *exit));
-    return true;
+    if (!left && exit->signal > 0) return failures_.PeerLost(&operation, peer, *exit);
+    if (leaver >= 0 || (!leavers_.MayBeNamed(peer, now_ns) && !late)) continue;
+    leaver = peer;
+    how = left ? std::nullopt : exit;
   }
-  return false;
+  if (operation.FindOutlier() >= 0) return failures_.Mismatch(operation);
+  if (leaver < 0) return absl::OkStatus();
+  return how ? failures_.PeerLost(&operation, leaver, *how) : failures_.PeerLeft(operation, leaver);
 }
 
 // Whether the operation waits for something that `peer` has still to do. A rank may go when it has done its part.

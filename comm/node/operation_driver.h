@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "base/wait.h"
 #include "comm/node/cpu_spread.h"
+#include "comm/node/early_leavers.h"
 #include "comm/node/end_report.h"
 #include "comm/node/failure.h"
 #include "comm/node/group_counters.h"
@@ -69,7 +70,9 @@ class OperationDriver {
   bool AwaitTarget(const Operation& operation, Deadline& deadline);
   WaitPolicy PolicyTowards(int peer) const;
   bool EndedByInterrupt(const Operation& operation);
-  bool Hopeless(const Operation& operation, const WaitTarget& target);
+  bool Hopeless(const Operation& operation, const WaitTarget& target, bool late);
+  absl::Status FindCause(const Operation& operation, const WaitTarget& target, int64_t now_ns,
+                         bool late);
   bool Needs(const Operation& operation, const WaitTarget& target, int peer) const;
   absl::Status ConcludeFailed(const Operation& operation);
   bool AwaitEnd(int peer);
@@ -83,6 +86,7 @@ class OperationDriver {
   const WaitPolicy policy_;
   EventCount& woken_;
   CpuSpread spread_;
+  EarlyLeavers leavers_;
   int64_t checked_ns_ = 0;                 // when peers' processes were last looked at
   int64_t programs_asked_ns_ = 0;          // when they were last asked what they run
   Deadline quiesce_patience_{kQuiesceNs};  // of all operations together

@@ -1,6 +1,8 @@
 #include "comm/node/split.h"
 
+#include <algorithm>
 #include <atomic>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -20,6 +22,23 @@ struct SplitOffer {
   uint64_t offset;  // of the segment, in its heap
   uint64_t group_id;
 };
+
+// What has ended the parent, with the rank that its culprit has in the part.
+absl::Status OfPart(const absl::Status& cause, const std::vector<int>& members) {
+  ErrorFields fields = FieldsOf(cause);
+  const auto place = std::find(members.begin(), members.end(), fields.rank);
+  fields.rank = place != members.end() ? static_cast<int32_t>(place - members.begin()) : -1;
+  return MakeError(ResultOf(cause), fields, std::string(cause.message()));
+}
+
+// The parent has ended. Who has the offer may be in the part already: it ends there for the same
+// reason, and not because this rank, which has led it, leaves.
+void EndFailed(const SplitParent& parent, uint64_t offset, const std::vector<int>& members,
+               const absl::Status& cause) {
+  char* const base = parent.state.peers[static_cast<size_t>(parent.state.rank)]->base() + offset;
+  const Segment segment(base, static_cast<int>(members.size()));
+  segment.board().Raise(0, OfPart(cause, members));
+}
 
 // The segment stays until the parent is closed.
 void KeepFailed(const SplitParent& parent, uint64_t offset, const std::vector<int>& members) {
@@ -81,7 +100,10 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> SplitNodeGroup(const SplitParent& 
   std::vector<SplitOffer> offers;
   const absl::Status exchanged =
       ExchangeForSplit(parent.group, options, kSplitOfferSalt, offer, &offers);
-  if (!exchanged.ok() && leads && made.ok()) KeepFailed(parent, offer.offset, members);
+  if (!exchanged.ok() && leads && made.ok()) {
+    EndFailed(parent, offer.offset, members, exchanged);
+    KeepFailed(parent, offer.offset, members);
+  }
   WEFT_RETURN_IF_ERROR(exchanged);
   WEFT_RETURN_IF_ERROR(made);
   if (color < 0) return std::shared_ptr<ProcessGroup>();

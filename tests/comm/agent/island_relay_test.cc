@@ -31,11 +31,24 @@ FailureRecord Record(weft_result_t result, int culprit, int origin = 0, uint64_t
           .sentence = StrCat(result, " by ", culprit)};
 }
 
+FailureRecord Killed(int culprit) {
+  FailureRecord record = Record(WEFT_PEER_LOST, culprit);
+  record.exit.signal = 9;
+  return record;
+}
+
+// A rank that ended by itself, or left, does not hide that others have called different things.
 TEST(IslandRelay, FactsBeatConsequencesThenTheLowerCulpritCounts) {
   const std::vector<FailureRecord> order = {
-      Record(WEFT_PEER_LOST, 2),    Record(WEFT_PEER_LOST, 3), Record(WEFT_MISMATCH, 0),
-      Record(WEFT_UNREACHABLE, 1),  Record(WEFT_TIMEOUT, 0),   Record(WEFT_TIMEOUT, -1),
-      Record(WEFT_SYSTEM_ERROR, 0), Record(WEFT_ABORTED, 0),
+      Killed(2),
+      Killed(3),
+      Record(WEFT_MISMATCH, 0),
+      Record(WEFT_PEER_LOST, 1),
+      Record(WEFT_UNREACHABLE, 1),
+      Record(WEFT_TIMEOUT, 0),
+      Record(WEFT_TIMEOUT, -1),
+      Record(WEFT_SYSTEM_ERROR, 0),
+      Record(WEFT_ABORTED, 0),
   };
   for (size_t a = 0; a < order.size(); ++a) {
     for (size_t b = 0; b < order.size(); ++b)
@@ -99,11 +112,17 @@ TEST(IslandRelay, OfDeadlinesTheOneThatWasTracedFartherCounts) {
   farther.traced = 1;
   FailureRecord to_the_end = Record(WEFT_TIMEOUT, 7);
   to_the_end.traced = FailureRecord::kTracedToEnd;
+  FailureRecord in_a_circle = Record(WEFT_TIMEOUT, 6);
+  in_a_circle.traced = FailureRecord::kTracedInCircle;
   EXPECT_TRUE(BeatsRecord(farther, near));
   EXPECT_TRUE(BeatsRecord(to_the_end, farther));
+  EXPECT_TRUE(BeatsRecord(to_the_end, in_a_circle));
+  EXPECT_TRUE(BeatsRecord(in_a_circle, farther));
   EXPECT_FALSE(BeatsRecord(near, farther));
   EXPECT_TRUE(BeatsRecord(Record(WEFT_UNREACHABLE, 9), to_the_end));
   // It goes between islands.
+  farther.way = {5, 2, 7};
+  farther.found_bytes = 3;
   GroupVerdict verdict{.record = farther};
   const absl::StatusOr<GroupVerdict> read = DecodeVerdictOf(EncodeVerdictOf(verdict), 0);
   ASSERT_TRUE(read.ok());

@@ -133,6 +133,36 @@ TEST_P(Disagreement, OrderIsADisagreementToo) {
       "");
 }
 
+// One of the others comes only when they have been told: what they disagree in does not wait for
+// it.
+TEST_P(Disagreement, IsFoundThoughARankIsMissing) {
+  const int size = GetParam();
+  if (size < 3) return;
+  for (const int late : {0, size - 1}) {
+    std::atomic<int> told{0};
+    const int outlier = late == 0 ? size - 1 : 0;
+    EXPECT_EQ(RunThreadRanks(
+                  size, {.name = "dp", .timeout_ns = 20'000'000'000},
+                  [&](ProcessGroup& group) -> std::string {
+                    Collective call{.kind = OpKind::kAllReduce, .dtype = WEFT_FLOAT32, .count = 64};
+                    if (group.rank() == outlier) call.count = 65;
+                    std::vector<float> data(call.count);
+                    call.in = call.out = data.data();
+                    const int64_t start_ns = MonotonicNs();
+                    while (group.rank() == late && told < size - 1 &&
+                           MonotonicNs() - start_ns < 30'000'000'000)
+                      std::this_thread::yield();
+                    const absl::Status status = group.Run(call);
+                    ++told;
+                    const std::string text(status.message());
+                    if (ResultOf(status) != WEFT_MISMATCH) return "got: " + text;
+                    return text.find("rank " + std::to_string(outlier)) != std::string::npos ? ""
+                                                                                             : text;
+                  }),
+              "");
+  }
+}
+
 // A rank that does not come is named at the deadline of rank 0, which comes last of the others: who is late on a busy machine would be
 // named too. A wait that was started is told the same, and has a deadline of its own much later.
 absl::Status AwaitMissing(ProcessGroup& group, std::atomic<int>* arrived, int others) {
