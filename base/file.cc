@@ -9,6 +9,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_split.h"
+#include "base/new_fd.h"
 #include "base/status.h"
 #include "base/text.h"
 
@@ -31,7 +32,7 @@ absl::StatusOr<std::string> ReadFile(int fd, size_t bytes_max, std::string_view 
 std::string ReadFileStart(const std::string& path) {
   // /proc/cpuinfo repeats itself for every CPU: the first has what is looked for.
   constexpr size_t kBytesMax = 16 << 10;
-  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  const UniqueFd fd = OpenFile(path, O_RDONLY | O_NONBLOCK);
   if (!fd.valid()) return "";
   return ReadFile(fd.get(), kBytesMax, path).value_or("");
 }

@@ -13,6 +13,7 @@
 #include "absl/strings/strip.h"
 #include "base/log.h"
 #include "base/options.h"
+#include "base/standard_fds.h"
 #include "base/status.h"
 #include "base/text.h"
 
@@ -66,6 +67,7 @@ int Place(const NetworkInterface& item, const InterfaceRule& rule) {
 std::vector<NetworkInterface> NetworkInterfaces() {
   std::vector<NetworkInterface> present;
   ifaddrs* first = nullptr;
+  HoldStandardFds();
   if (getifaddrs(&first) != 0) return present;
   for (const ifaddrs* item = first; item != nullptr; item = item->ifa_next) {
     if (item->ifa_addr == nullptr || (item->ifa_flags & IFF_UP) == 0) continue;

@@ -3,12 +3,11 @@
 #include <atomic>
 #include <cerrno>
 
-#include <fcntl.h>
 #include <pthread.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/mutex.h"
+#include "base/new_fd.h"
 #include "base/status.h"
 
 namespace weft {
@@ -31,14 +30,14 @@ absl::StatusOr<Lifeline> OwnPipe() {
   static const int registered = pthread_atfork(nullptr, nullptr, CloseInChild);
   if (registered != 0) return SystemError(registered, "preparing for forks (pthread_atfork)");
   if (writing_end.load() < 0) {
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC) != 0) {
+    PipeEnds ends = MakePipe();
+    if (!ends.valid()) {
       return SystemError(errno, "making the pipe by which peers learn that this process has ended");
     }
-    reading_end = ends[0];
-    writing_end = ends[1];
+    reading_end = ends.read.Release();
+    writing_end = ends.write.Release();
   }
-  UniqueFd fd(fcntl(reading_end, F_DUPFD_CLOEXEC, 0));
+  UniqueFd fd = DuplicateFd(reading_end);
   if (!fd.valid()) return SystemError(errno, "copying the descriptor that peers watch");
   return Lifeline{std::move(fd), Lifeline::Kind::kPipe};
 }
@@ -46,7 +45,7 @@ absl::StatusOr<Lifeline> OwnPipe() {
 }  // namespace
 
 absl::StatusOr<Lifeline> OwnLifeline() {
-  UniqueFd pidfd(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));
+  UniqueFd pidfd = OpenProcess(getpid());
   if (pidfd.valid()) return Lifeline{std::move(pidfd), Lifeline::Kind::kPidfd};
   if (errno == EMFILE || errno == ENFILE) return SystemError(errno, "pidfd_open of this process");
   return OwnPipe();

@@ -17,6 +17,7 @@
 #include "absl/strings/str_split.h"
 #include "base/fd.h"
 #include "base/file.h"
+#include "base/new_fd.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "fmt/format.h"
@@ -79,7 +80,7 @@ std::optional<Mapping> ParseMapping(std::string_view line) {
 }
 
 absl::StatusOr<std::string> ReadOwnMaps() {
-  UniqueFd fd(open("/proc/self/maps", O_RDONLY | O_CLOEXEC));
+  const UniqueFd fd = OpenFile("/proc/self/maps", O_RDONLY);
   if (!fd.valid()) return SystemError(errno, "reading /proc/self/maps");
   return ReadFile(fd.get(), SIZE_MAX, "reading /proc/self/maps");
 }

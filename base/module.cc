@@ -6,6 +6,7 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
+#include "base/standard_fds.h"
 #include "base/status.h"
 #include "base/text.h"
 
@@ -57,6 +58,7 @@ absl::StatusOr<const ModuleTable*> OpenModuleFrom(const ModuleName& name, const 
     return CannotUse(name,
                      "this program is linked statically, and such programs open no libraries");
   }
+  HoldStandardFds();
   void* const library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (library == nullptr) {
     return CannotUse(name, StrCat("the module ", file, " could not be loaded: ", LoaderError()));

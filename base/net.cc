@@ -19,6 +19,7 @@
 
 #include "absl/strings/cord.h"
 #include "base/fd.h"
+#include "base/new_fd.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "base/wait.h"
@@ -90,7 +91,7 @@ std::string AddressText(const Address& address) {
 }
 
 UniqueFd OpenSocket(const Address& address) {
-  return UniqueFd(socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  return MakeSocket(address.family(), SOCK_STREAM);
 }
 
 // Small frames go out at once. An idle connection is asked about each second, so that one whose peer machine has vanished ends within
@@ -177,10 +178,10 @@ absl::StatusOr<int> SystemNet::Accept(int listener) {
   Address address;
   while (true) {
     address.size = sizeof(address.storage);
-    const int fd = accept4(listener, &address.any, &address.size, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd >= 0) {
-      TuneTcp(fd, address.family() != AF_UNIX);
-      return fd;
+    UniqueFd fd = AcceptSocket(listener, &address.any, &address.size);
+    if (fd.valid()) {
+      TuneTcp(fd.get(), address.family() != AF_UNIX);
+      return fd.Release();
     }
     // A connection that its peer gave up while it was queued is nobody's error.
     if (errno == EINTR || errno == ECONNABORTED || errno == EPROTO) continue;

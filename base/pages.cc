@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/new_fd.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "fmt/format.h"
@@ -142,7 +143,7 @@ absl::StatusOr<Pages> Pages::Create(const char* name, size_t bytes, Backing back
   Pages pages;
   pages.size_ = RoundUp(bytes);
   const std::string size_text = FormatBytes(pages.size_);
-  pages.fd_ = UniqueFd(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  pages.fd_ = CreateMemoryFile(name);
   if (!pages.fd_.valid()) {
     return RefusedCallError(errno, "memfd_create",
                             StrCat("could not make ", size_text, " of shared memory"));

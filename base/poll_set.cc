@@ -7,9 +7,9 @@
 
 #include <poll.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/new_fd.h"
 #include "base/status.h"
 #include "base/wait.h"
 
@@ -23,9 +23,9 @@ constexpr uint64_t kBell = UINT64_MAX;
 
 absl::Status PollSet::Open() {
   if (open()) return absl::OkStatus();
-  UniqueFd bell(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  UniqueFd bell = MakeEvent(0);
   if (!bell.valid()) return SystemError(errno, "making a set of descriptors: eventfd");
-  UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
+  UniqueFd epoll = MakeEpoll();
   if (!epoll.valid()) return SystemError(errno, "making a set of descriptors: epoll_create1");
   epoll_event event = {};
   event.events = EPOLLIN;

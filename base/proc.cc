@@ -13,7 +13,6 @@
 
 #include <poll.h>
 #include <sys/ioctl.h>
-#include <sys/syscall.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -24,6 +23,7 @@
 #include "base/cgroup.h"
 #include "base/fd.h"
 #include "base/file.h"
+#include "base/new_fd.h"
 #include "base/status.h"
 #include "base/text.h"
 
@@ -198,7 +198,7 @@ absl::StatusOr<std::unique_ptr<PeerProcess>> SystemProc::Open(int32_t pid, uint6
   if (pid <= 0) {
     return MakeError(WEFT_INVALID_ARGUMENT, StrCat("could not watch process ", pid, ": no pid"));
   }
-  UniqueFd pidfd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  UniqueFd pidfd = OpenProcess(pid);
   if (!pidfd.valid() && errno != ESRCH) {
     return RefusedCallError(errno, "pidfd_open", StrCat("could not watch process ", pid));
   }

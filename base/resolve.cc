@@ -11,6 +11,7 @@
 #include <netinet/in.h>
 
 #include "base/net.h"
+#include "base/standard_fds.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "base/wait.h"
@@ -44,6 +45,7 @@ void Ask(const std::string& host, Question& question) {
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
+  HoldStandardFds();
   const int error = getaddrinfo(host.c_str(), nullptr, &hints, &found);
   std::string address;
   if (error == 0 && found != nullptr) address = Numeric(found->ai_addr, found->ai_addrlen);

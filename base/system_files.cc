@@ -15,6 +15,7 @@
 #include "base/direct_io.h"
 #include "base/fd.h"
 #include "base/files.h"
+#include "base/new_fd.h"
 #include "base/status.h"
 #include "base/text.h"
 
@@ -164,34 +165,17 @@ int Reserve(int fd, uint64_t bytes) {
   return full ? error_number : 0;
 }
 
-class Directory {
- public:
-  explicit Directory(const std::string& path) : stream_(opendir(path.c_str())) {}
-
-  Directory(const Directory&) = delete;
-  Directory& operator=(const Directory&) = delete;
-
-  ~Directory() {
-    if (stream_ != nullptr) closedir(stream_);
-  }
-
-  bool valid() const { return stream_ != nullptr; }
-
-  // NULL at the end, with errno 0, and on an error.
-  const dirent* Next() {
-    errno = 0;
-    return readdir(stream_);  // NOLINT(concurrency-mt-unsafe): a stream of this thread's own
-  }
-
- private:
-  DIR* const stream_;
-};
+// NULL at the end, with errno 0, and on an error.
+const dirent* Next(DIR* folder) {
+  errno = 0;
+  return readdir(folder);  // NOLINT(concurrency-mt-unsafe): a stream of this thread's own
+}
 
 class RealFiles : public Files {
  public:
   absl::StatusOr<std::unique_ptr<WritableFile>> Create(const std::string& path,
                                                        uint64_t bytes_expected) override {
-    UniqueFd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOCTTY, 0666));
+    UniqueFd fd = OpenFile(path, O_WRONLY | O_CREAT | O_EXCL, 0666);
     if (!fd.valid()) return FileError(errno, StrCat("creating ", path));
     if (const int error_number = Reserve(fd.get(), bytes_expected); error_number != 0) {
       unlink(path.c_str());
@@ -202,7 +186,7 @@ class RealFiles : public Files {
   }
 
   absl::StatusOr<std::unique_ptr<ReadableFile>> Open(const std::string& path) override {
-    UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+    UniqueFd fd = OpenFile(path, O_RDONLY | O_NONBLOCK);
     if (!fd.valid()) return FileError(errno, StrCat("opening ", path));
 
     struct stat facts {};
@@ -260,10 +244,10 @@ class RealFiles : public Files {
   }
 
   absl::StatusOr<std::vector<std::string>> List(const std::string& path) override {
-    Directory directory(path);
-    if (!directory.valid()) return FileError(errno, StrCat("listing ", path));
+    const std::unique_ptr<DIR, CloseFolder> folder = OpenFolder(path);
+    if (folder == nullptr) return FileError(errno, StrCat("listing ", path));
     std::vector<std::string> names;
-    while (const dirent* const entry = directory.Next()) {
+    while (const dirent* const entry = Next(folder.get())) {
       const std::string_view name = entry->d_name;
       if (name == "." || name == "..") continue;
       if (names.size() == kNamesMax)
@@ -277,7 +261,7 @@ class RealFiles : public Files {
   }
 
   absl::Status SyncDirectory(const std::string& path) override {
-    const UniqueFd fd(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    const UniqueFd fd = OpenFile(path, O_RDONLY | O_DIRECTORY);
     if (!fd.valid()) return FileError(errno, StrCat("opening directory ", path));
     // EINVAL: a file system without this call, which writes names by itself.
     if (SyncFd(fd.get()) == 0 || errno == EINVAL) return absl::OkStatus();

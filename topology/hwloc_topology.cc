@@ -21,6 +21,7 @@
 #include <hwloc/distances.h>
 
 #include "base/host.h"
+#include "base/standard_fds.h"
 #endif
 
 namespace weft {
@@ -59,6 +60,7 @@ struct Hwloc {
 
 // Opened for good: its plugins do not expect to be unloaded.
 absl::StatusOr<Hwloc> OpenHwloc() {
+  HoldStandardFds();
   void* const library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
   // Of this thread, so what dlerror says is of the call before.
   if (library == nullptr) {

@@ -6,6 +6,7 @@
 
 #include "base/fd.h"
 #include "base/file.h"
+#include "base/new_fd.h"
 #include "base/options.h"
 #include "base/status.h"
 #include "base/text.h"
@@ -24,7 +25,7 @@ absl::StatusOr<Topology> ReadTopology() {
 
 absl::StatusOr<Topology> ReadTopologyFile(const std::string& path) {
   // A pipe that nobody writes to is not waited for.
-  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+  const UniqueFd fd = OpenFile(path, O_RDONLY | O_NONBLOCK);
   if (!fd.valid()) return SystemError(errno, StrCat("opening ", path));
   WEFT_ASSIGN_OR_RETURN(const std::string text,
                         ReadFile(fd.get(), kTopologyTextBytesMax + 1, StrCat("reading ", path)));

@@ -14,6 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "base/file.h"
 #include "base/host.h"
+#include "base/new_fd.h"
 #include "base/quantity.h"
 #include "base/status.h"
 #include "base/text.h"
@@ -42,7 +43,7 @@ int64_t ReadCount(const std::string& path, int64_t most) {
 // Names of a folder's entries in order; none if it is not there.
 std::vector<std::string> EntriesOf(const std::string& folder) {
   std::vector<std::string> names;
-  const std::unique_ptr<DIR, int (*)(DIR*)> entries(opendir(folder.c_str()), &closedir);
+  const std::unique_ptr<DIR, CloseFolder> entries = OpenFolder(folder);
   if (entries == nullptr) return names;
   while (names.size() < kFolderEntriesMax) {
     // Not shared between threads, so readdir is safe.

@@ -11,6 +11,7 @@
 #include "weft/group.h"
 #include "weft/interrupt.h"
 
+#include "base/standard_fds.h"
 #include "trainer/commit.h"
 #include "trainer/failure.h"
 #include "trainer/options.h"
@@ -95,5 +96,6 @@ int Main(int argc, char** argv) {
 }  // namespace weft::trainer
 
 int main(int argc, char** argv) {
+  weft::HoldStandardFds();
   return weft::trainer::Main(argc, argv);
 }

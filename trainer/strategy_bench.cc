@@ -16,6 +16,7 @@
 
 #include "weft/weft.hpp"
 
+#include "base/standard_fds.h"
 #include "trainer/corpus.h"
 #include "trainer/strategy.h"
 #include "trainer/train.h"
@@ -95,6 +96,7 @@ void Run(int blocks, const weft::trainer::ModelConfig& model, size_t batch) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  weft::HoldStandardFds();
   const auto number = [&](int index, int fallback) {
     return argc > index ? std::atoi(argv[index]) : fallback;
   };

@@ -6,6 +6,7 @@
 
 #include <sys/prctl.h>
 
+#include "base/standard_fds.h"
 #include "bench/weft_perf/launcher.h"
 #include "bench/weft_perf/options.h"
 #include "bench/weft_perf/ranks.h"
@@ -46,5 +47,6 @@ ExitCode Main(int argc, char** argv) {
 }  // namespace weft::perf
 
 int main(int argc, char** argv) {
+  weft::HoldStandardFds();
   return static_cast<int>(weft::perf::Main(argc, argv));
 }

@@ -9,6 +9,7 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 
+#include "base/standard_fds.h"
 #include "cli/weftctl/commands.h"
 
 namespace {
@@ -47,6 +48,7 @@ int Run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  weft::HoldStandardFds();
   try {
     return Run(argc, argv);
   } catch (const std::exception& error) {  // of the libraries, when memory runs out

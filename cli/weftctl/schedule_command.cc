@@ -10,6 +10,7 @@
 
 #include "base/fd.h"
 #include "base/file.h"
+#include "base/new_fd.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "cli/weftctl/commands.h"
@@ -150,7 +151,7 @@ absl::StatusOr<std::string> Show(const ScheduleArguments& arguments, bool json) 
 }
 
 absl::StatusOr<std::unique_ptr<CollectiveSchedule>> ReadSchedule(const std::string& path) {
-  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
+  const UniqueFd fd = OpenFile(path, O_RDONLY);
   if (!fd.valid()) return SystemError(errno, "opening it");
   WEFT_ASSIGN_OR_RETURN(const std::string text,
                         ReadFile(fd.get(), kScheduleTextBytesMax + 1, "reading it"));

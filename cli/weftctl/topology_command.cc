@@ -8,6 +8,7 @@
 
 #include "base/fd.h"
 #include "base/file.h"
+#include "base/new_fd.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "cli/weftctl/commands.h"
@@ -30,7 +31,7 @@ absl::StatusOr<Topology> ReadTopologyFrom(const std::string& from) {
   if (from.empty()) return ReadTopology();
   if (from == "sysfs") return ReadSysfsTopology("");
   if (from == "hwloc") return ReadHwlocTopology();
-  const UniqueFd fd(open(from.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+  const UniqueFd fd = OpenFile(from, O_RDONLY | O_NONBLOCK);
   if (!fd.valid()) return SystemError(errno, StrCat("opening ", from));
   WEFT_ASSIGN_OR_RETURN(const std::string text,
                         ReadFile(fd.get(), kLstopoBytesMax + 1, StrCat("reading ", from)));

@@ -8,6 +8,7 @@
 
 #include "absl/strings/escaping.h"
 #include "base/log.h"
+#include "base/new_fd.h"
 #include "base/options.h"
 #include "base/status.h"
 #include "base/text.h"
@@ -22,7 +23,7 @@ constexpr int64_t kResolveNs = 10'000'000'000;
 // A port of the loopback address that nobody has now. weft itself needs none on one node; the program
 // may, for something of its own.
 int FreePort() {
-  const UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const UniqueFd fd = MakeSocket(AF_INET, SOCK_STREAM);
   sockaddr_in address = {};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);

@@ -3,10 +3,10 @@
 #include <cstdio>
 #include <optional>
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/standard_fds.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "cli/weftrun/agents.h"
@@ -24,15 +24,6 @@ constexpr int kSystemError = 1;
 int Complain(const absl::Status& status, int exit_code) {
   std::fprintf(stderr, "weftrun: %s\n", std::string(status.message()).c_str());
   return exit_code;
-}
-
-// Descriptors 0 to 2 exist, so that none of ours gets such a number.
-void OpenStandardStreams() {
-  int fd = 0;
-  do {
-    fd = open("/dev/null", O_RDWR);
-  } while (fd >= 0 && fd <= 2);
-  if (fd > 2) close(fd);
 }
 
 int ExitCodeOfStartError(const absl::Status& status) {
@@ -82,7 +73,7 @@ int Run(const RunOptions& options) {
 }  // namespace weft
 
 int main(int argc, char** argv) {
-  weft::OpenStandardStreams();
+  weft::HoldStandardFds();
   const absl::StatusOr<weft::RunOptions> options = weft::ParseRunOptions(argc, argv);
   if (!options.ok()) return weft::Complain(options.status(), weft::kUsageError);
   if (!options->help.empty()) {

@@ -4,11 +4,11 @@
 #include <csignal>
 #include <set>
 
-#include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/new_fd.h"
 #include "base/status.h"
 
 namespace weft {
@@ -38,18 +38,16 @@ namespace {
 }  // namespace
 
 absl::StatusOr<ProcessGuard> ProcessGuard::Start() {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return SystemError(errno, "making the pipe of the guard");
-  UniqueFd read_end(ends[0]);
-  UniqueFd write_end(ends[1]);
+  PipeEnds ends = MakePipe();
+  if (!ends.valid()) return SystemError(errno, "making the pipe of the guard");
   const pid_t pid = fork();
   if (pid < 0) return SystemError(errno, "starting the guard process");
   if (pid == 0) {
     // weftrun's signals are blocked here as well, so only SIGKILL and SIGSTOP reach the guard.
-    write_end.Reset();
-    Guard(read_end.get());
+    ends.write.Reset();
+    Guard(ends.read.get());
   }
-  return ProcessGuard(pid, std::move(write_end));
+  return ProcessGuard(pid, std::move(ends.write));
 }
 
 ProcessGuard::~ProcessGuard() {

@@ -1,11 +1,13 @@
 #include "cli/weftrun/rank_output.h"
 
 #include <cerrno>
+#include <utility>
 
 #include <fcntl.h>
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/new_fd.h"
 #include "base/status.h"
 #include "base/text.h"
 
@@ -23,17 +25,17 @@ absl::StatusOr<std::unique_ptr<RankOutput>> RankOutput::Open(int rank, const std
   output->prefix_ = StrCat("[", rank, "] ");
   for (int i = 0; i < 2; ++i) {
     Stream& stream = output->streams_[i];
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC) != 0) {
+    PipeEnds ends = MakePipe();
+    if (!ends.valid()) {
       return SystemError(errno, StrCat("making a pipe for the output of rank ", rank));
     }
-    stream.pipe = UniqueFd(ends[0]);
-    stream.child_end = UniqueFd(ends[1]);
-    fcntl(ends[0], F_SETFL, O_NONBLOCK);  // the reading end only: the child's must block
+    stream.pipe = std::move(ends.read);
+    stream.child_end = std::move(ends.write);
+    fcntl(stream.pipe.get(), F_SETFL, O_NONBLOCK);  // the reading end only: the child's must block
     stream.sink = i == 0 ? sinks.out : sinks.err;
     if (log_path.empty()) continue;
     const std::string path = StrCat(log_path, i == 0 ? ".out" : ".err");
-    stream.log = UniqueFd(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+    stream.log = OpenFile(path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
     if (!stream.log.valid()) return SystemError(errno, StrCat("opening the log file ", path));
   }
   return output;

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/new_fd.h"
 #include "base/status.h"
 #include "base/text.h"
 
@@ -46,12 +47,10 @@ bool Bind(const CpuSet& cpus) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(kNotExecutable);  // weftrun ended before the line above
   if (spec.rank != 0 || isatty(0)) {
-    const int null = open("/dev/null", O_RDONLY);
-    if (null > 0) {
-      dup2(null, 0);
-      close(null);
-    }
+    const UniqueFd null = OpenFile("/dev/null", O_RDONLY);
+    if (null.valid()) dup2(null.get(), 0);
   }
+  fcntl(0, F_SETFD, 0);  // /dev/null, if weftrun began without it
   dup2(spec.stdout_fd, 1);
   dup2(spec.stderr_fd, 2);
   if (spec.secret_fd >= 0) fcntl(spec.secret_fd, F_SETFD, 0);
@@ -100,21 +99,19 @@ absl::StatusOr<pid_t> SpawnRank(const RankSpec& spec) {
   for (const std::string& word : spec.program)
     arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return SystemError(errno, "making a pipe to a new rank");
-  const UniqueFd read_end(ends[0]);
-  UniqueFd write_end(ends[1]);
+  PipeEnds ends = MakePipe();
+  if (!ends.valid()) return SystemError(errno, "making a pipe to a new rank");
   const pid_t parent = getpid();
   const pid_t pid = fork();
   if (pid < 0) return SystemError(errno, StrCat("starting a process for rank ", spec.rank));
-  if (pid == 0) Execute(spec, arguments, parent, write_end.get());
+  if (pid == 0) Execute(spec, arguments, parent, ends.write.get());
   setpgid(pid, pid);  // in both processes, so that neither runs on before it is done
-  write_end.Reset();
+  ends.write.Reset();
   // exec closes the other end: end of file means that the program runs.
   StartFailure failure;
   ssize_t n = 0;
   do {
-    n = read(read_end.get(), &failure, sizeof failure);
+    n = read(ends.read.get(), &failure, sizeof failure);
   } while (n < 0 && errno == EINTR);
   if (n != sizeof failure) return pid;
   while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {

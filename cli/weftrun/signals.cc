@@ -5,6 +5,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "base/new_fd.h"
 #include "base/status.h"
 
 namespace weft {
@@ -26,7 +27,7 @@ absl::StatusOr<Signals> Signals::Block() {
   if (sigprocmask(SIG_BLOCK, &wanted, &signals.original_) != 0) {
     return SystemError(errno, "blocking signals");
   }
-  signals.fd_ = UniqueFd(signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK));
+  signals.fd_ = MakeSignalFd(wanted);
   if (!signals.fd_.valid()) return SystemError(errno, "making a signal descriptor");
   return signals;
 }

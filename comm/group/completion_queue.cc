@@ -9,10 +9,10 @@
 #include <algorithm>
 #include <cerrno>
 
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "base/interrupt.h"
+#include "base/new_fd.h"
 #include "base/options.h"
 #include "base/status.h"
 #include "comm/group/progress.h"
@@ -269,7 +269,7 @@ absl::StatusOr<int> CompletionQueue::Fd() {
   {
     MutexLock lock(mutex_);
     if (!fd_.valid()) {
-      UniqueFd made(eventfd(ended_count_ > 0 ? 1 : 0, EFD_NONBLOCK | EFD_CLOEXEC));
+      UniqueFd made = MakeEvent(ended_count_ > 0 ? 1 : 0);
       if (!made.valid()) {
         return SystemError(errno, "making the descriptor of a completion queue: eventfd");
       }

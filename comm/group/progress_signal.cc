@@ -5,10 +5,10 @@
 #include <utility>
 
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "base/new_fd.h"
 #include "base/status.h"
 
 namespace weft {
@@ -33,11 +33,11 @@ void Empty(int fd) {
 
 absl::StatusOr<int> ProgressSignal::Fd() {
   if (epoll_.valid()) return epoll_.get();
-  UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
+  UniqueFd epoll = MakeEpoll();
   if (!epoll.valid()) return SystemError(errno, "making the progress descriptor: epoll_create1");
-  UniqueFd event(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  UniqueFd event = MakeEvent(0);
   if (!event.valid()) return SystemError(errno, "making the progress descriptor: eventfd");
-  UniqueFd timer(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
+  UniqueFd timer = MakeMonotonicTimer();
   if (!timer.valid()) return SystemError(errno, "making the progress descriptor: timerfd_create");
   WEFT_RETURN_IF_ERROR(Watch(epoll.get(), event.get()));
   WEFT_RETURN_IF_ERROR(Watch(epoll.get(), timer.get()));

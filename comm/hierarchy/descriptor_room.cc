@@ -1,10 +1,12 @@
 #include "comm/hierarchy/descriptor_room.h"
 
 #include <cerrno>
+#include <memory>
 
 #include <dirent.h>
 #include <sys/resource.h>
 
+#include "base/new_fd.h"
 #include "fmt/format.h"
 
 namespace weft {
@@ -20,12 +22,11 @@ std::string DescriptorSentence(const DescriptorUse& use) {
 }
 
 uint64_t OpenDescriptors() {
-  DIR* const open = opendir("/proc/self/fd");
+  const std::unique_ptr<DIR, CloseFolder> open = OpenFolder("/proc/self/fd");
   if (open == nullptr) return errno == EMFILE ? DescriptorLimit() : 0;
   uint64_t count = 0;
-  while (const dirent* const entry = readdir(open))
+  while (const dirent* const entry = readdir(open.get()))
     count += entry->d_name[0] != '.' ? 1 : 0;
-  closedir(open);
   return count == 0 ? 0 : count - 1;  // its own
 }
 

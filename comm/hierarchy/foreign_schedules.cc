@@ -10,6 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "base/fd.h"
 #include "base/file.h"
+#include "base/new_fd.h"
 #include "base/sha256.h"
 #include "base/status.h"
 #include "base/text.h"
@@ -64,7 +65,7 @@ absl::Status CheckDemands(const CollectiveSchedule& schedule) {
 }
 
 absl::StatusOr<ForeignSchedule> ReadOne(const std::string& path) {
-  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+  const UniqueFd fd = OpenFile(path, O_RDONLY | O_NONBLOCK);
   if (!fd.valid()) return SystemError(errno, "opening it");
   WEFT_ASSIGN_OR_RETURN(const std::string text,
                         ReadFile(fd.get(), kScheduleTextBytesMax + 1, "reading it"));

@@ -22,6 +22,7 @@
 #include "base/interrupt.h"
 #include "base/later.h"
 #include "base/log.h"
+#include "base/new_fd.h"
 #include "base/status.h"
 #include "base/wait.h"
 #include "comm/node/heap.h"
@@ -169,22 +170,6 @@ absl::Status SendMessage(int socket, const AttachMessage& message, int heap, int
   }
 }
 
-// The descriptors that came with a message, now this process's to close. Whoever sends fewer or more than were asked for
-// sends nothing of use.
-Descriptors TakeDescriptors(msghdr& header) {
-  std::vector<UniqueFd> taken;
-  for (cmsghdr* part = CMSG_FIRSTHDR(&header); part != nullptr; part = CMSG_NXTHDR(&header, part)) {
-    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
-    for (size_t at = 0; CMSG_LEN(at + sizeof(int)) <= part->cmsg_len; at += sizeof(int)) {
-      int number = -1;
-      std::memcpy(&number, CMSG_DATA(part) + at, sizeof(number));
-      taken.emplace_back(number);
-    }
-  }
-  if (taken.size() != kDescriptorCount) return {};
-  return {std::move(taken[0]), std::move(taken[1])};
-}
-
 absl::Status ReceiveMessage(int socket, AttachMessage* message, Descriptors* descriptors,
                             int64_t deadline_ns) {
   iovec data{message, sizeof(*message)};
@@ -194,14 +179,17 @@ absl::Status ReceiveMessage(int socket, AttachMessage* message, Descriptors* des
   header.msg_iovlen = 1;
   header.msg_control = control;
   header.msg_controllen = sizeof(control);
+  std::vector<UniqueFd> taken;
   ssize_t received = -1;
-  while ((received = recvmsg(socket, &header, MSG_CMSG_CLOEXEC | MSG_DONTWAIT)) < 0) {
+  while ((received = ReceiveWithFds(socket, &header, &taken)) < 0) {
     if (errno == EINTR) continue;
     if (errno == ECONNRESET) return Closed();
     if (errno != EAGAIN) return SystemError(errno, "receiving a peer's heap");
     WEFT_RETURN_IF_ERROR(PollFor(socket, POLLIN, deadline_ns, "receiving a peer's heap"));
   }
-  *descriptors = TakeDescriptors(header);
+  // Whoever sends fewer or more than were asked for sends nothing of use.
+  *descriptors = {};
+  if (taken.size() == kDescriptorCount) *descriptors = {std::move(taken[0]), std::move(taken[1])};
   if (received == 0) return Closed();
   if (received != static_cast<ssize_t>(sizeof(*message)) || (header.msg_flags & MSG_CTRUNC) != 0 ||
       !descriptors->heap.valid() || message->magic != kAttachMagic) {
@@ -320,7 +308,7 @@ void Introduce(const AttachRequest& request, UniqueFd socket, Callers* callers) 
 }
 
 absl::Status AcceptOne(const UniqueFd& listener, std::deque<UniqueFd>* silent) {
-  UniqueFd socket(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  UniqueFd socket = AcceptSocket(listener.get(), nullptr, nullptr);
   if (!socket.valid()) {
     if (errno == EINTR || errno == EAGAIN || errno == ECONNABORTED) return absl::OkStatus();
     return SystemError(errno, "accepting a connection");
@@ -435,7 +423,7 @@ absl::Status ShareLists(const AttachRequest& request, const Callers& callers, in
 }  // namespace
 
 absl::StatusOr<UniqueFd> ListenForAttach(const std::string& socket_name) {
-  UniqueFd listener(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  UniqueFd listener = MakeSocket(AF_UNIX, SOCK_SEQPACKET);
   if (!listener.valid()) return SystemError(errno, "making the node socket");
   sockaddr_un address;
   const socklen_t bytes = AbstractAddress(socket_name, &address);
@@ -532,7 +520,7 @@ absl::Status FromLeader(const AttachRequest& request, const absl::Status& status
 }
 
 absl::StatusOr<UniqueFd> ConnectToLeader(const AttachRequest& request) {
-  UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  UniqueFd socket = MakeSocket(AF_UNIX, SOCK_SEQPACKET);
   if (!socket.valid()) return SystemError(errno, "making the node socket");
   sockaddr_un address;
   const socklen_t bytes = AbstractAddress(request.leader_socket, &address);

@@ -10,26 +10,17 @@
 
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/new_fd.h"
 #include "base/pages.h"
 #include "base/status.h"
 #include "comm/node/node_peer.h"
 #include "fmt/format.h"
 
-#ifndef SYS_pidfd_getfd
-#define SYS_pidfd_getfd 438  // Linux 5.6; the same on all architectures
-#endif
-
 namespace weft {
 namespace {
-
-// A copy of descriptor `fd` of the process behind `pidfd`.
-UniqueFd DescriptorOf(int pidfd, int fd) {
-  return UniqueFd(static_cast<int>(syscall(SYS_pidfd_getfd, pidfd, fd, 0)));
-}
 
 std::string MappingOf(const NodePeer& peer, uint64_t bytes) {
   return fmt::format("mapping {} bytes of a file that process {} has registered", bytes,
@@ -45,7 +36,7 @@ PeerFiles::~PeerFiles() {
 
 // The kernel asks for the right first and only then for the descriptor, which no process has.
 bool PeerFiles::Open(int pidfd, uint64_t table_address) {
-  if (DescriptorOf(pidfd, INT_MAX).valid() || errno != EBADF) return false;
+  if (CopyFdOf(pidfd, INT_MAX).valid() || errno != EBADF) return false;
   MutexLock lock(mutex_);
   pidfd_ = pidfd;
   table_address_ = table_address;
@@ -64,7 +55,7 @@ char* PeerFiles::Known(uint64_t place, uint64_t bytes) const {
 
 absl::StatusOr<PeerFiles::Mapping> PeerFiles::Map(const NodePeer& peer,
                                                   const FileRange& range) const {
-  const UniqueFd fd = DescriptorOf(pidfd_, range.fd);
+  const UniqueFd fd = CopyFdOf(pidfd_, range.fd);
   if (!fd.valid()) return SystemError(errno, MappingOf(peer, range.bytes) + ": pidfd_getfd");
   struct stat file = {};
   if (fstat(fd.get(), &file) != 0) {

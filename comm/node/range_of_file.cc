@@ -13,6 +13,7 @@
 
 #include "base/cgroup.h"
 #include "base/mappings.h"
+#include "base/new_fd.h"
 #include "base/pages.h"
 #include "base/status.h"
 #include "base/text.h"
@@ -100,7 +101,7 @@ absl::StatusOr<FileRanges::Range> RangeOfFile(const std::string& root, void* mem
                      fmt::format("there are 1 to {} bytes, from byte 0 to {} of the file on",
                                  PTRDIFF_MAX, PTRDIFF_MAX));
   }
-  UniqueFd own(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  UniqueFd own = DuplicateFd(fd);
   if (!own.valid() && errno == EBADF) {
     return MakeError(WEFT_INVALID_ARGUMENT, fmt::format("{} is no descriptor of an open file", fd));
   }

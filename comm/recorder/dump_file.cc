@@ -10,6 +10,7 @@
 
 #include "base/fd.h"
 #include "base/file.h"
+#include "base/new_fd.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "comm/recorder/dump.h"
@@ -65,7 +66,7 @@ absl::StatusOr<std::string> ReadAll(int fd, size_t bytes) {
 
 absl::StatusOr<RecorderDump> ReadOpened(const std::string& path) {
   // Without O_NONBLOCK a FIFO would keep us waiting.
-  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  const UniqueFd fd = OpenFile(path, O_RDONLY | O_NONBLOCK);
   if (!fd.valid()) return SystemError(errno, "it could not be opened");
   struct stat info = {};
   if (fstat(fd.get(), &info) != 0) return SystemError(errno, "it could not be looked at");
@@ -88,7 +89,7 @@ absl::StatusOr<std::string> WriteDumpFile(const std::string& directory, const Re
                                        dump.writer_rank, dump.writer_pid);
   const std::string what = StrCat("writing a recorder dump to ", directory, ": ");
   std::string aside = directory + "/.weft-dump-XXXXXX";
-  UniqueFd fd(mkostemp(aside.data(), O_CLOEXEC));  // mode 0600
+  UniqueFd fd = CreateTemporaryFile(&aside);
   if (!fd.valid()) return SystemError(errno, what + "making a file there");
   absl::StatusOr<std::string> path = WriteAside(aside, std::move(fd), stem, bytes);
   unlink(aside.c_str());

@@ -3,12 +3,12 @@
 #include <cerrno>
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/fd.h"
 #include "base/file.h"
+#include "base/new_fd.h"
 #include "base/seams.h"
 #include "base/status.h"
 #include "base/text.h"
@@ -37,7 +37,7 @@ absl::StatusOr<std::string> MakeJobSecret() {
 }
 
 absl::StatusOr<UniqueFd> WrapJobSecret(std::string_view secret) {
-  UniqueFd fd(memfd_create("weft-job-secret", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  UniqueFd fd = CreateMemoryFile("weft-job-secret");
   if (!fd.valid()) return SystemError(errno, "making a file in memory for the job secret");
   const ssize_t n = write(fd.get(), secret.data(), secret.size());
   if (n != static_cast<ssize_t>(secret.size())) {
@@ -65,7 +65,7 @@ absl::StatusOr<std::string> ReadJobSecretFd(int fd) {
 absl::StatusOr<std::string> ReadJobSecretFile(const std::string& path) {
   const std::string where = StrCat("file ", path, " (WEFT_JOB_SECRET_FILE)");
   // O_NONBLOCK: a named pipe put there would hold up open().
-  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  const UniqueFd fd = OpenFile(path, O_RDONLY | O_NONBLOCK);
   if (!fd.valid()) return SystemError(errno, StrCat("opening the job secret ", where));
   struct stat info;
   if (fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode)) {

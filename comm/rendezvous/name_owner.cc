@@ -1,11 +1,17 @@
 #include "comm/rendezvous/name_owner.h"
 
-#include <fstream>
+#include <cstdint>
 #include <string>
 
+#include <fcntl.h>
 #include <unistd.h>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_split.h"
+#include "base/fd.h"
+#include "base/file.h"
 #include "base/log.h"
+#include "base/new_fd.h"
 #include "base/seams.h"
 #include "base/status.h"
 #include "base/text.h"
@@ -34,12 +40,11 @@ PeerIdentity ListenerOf(const Endpoint& endpoint) {
 // Abstract names stand at the end of their line, with an @ for the NUL.
 bool IsBound(const Endpoint& endpoint) {
   const std::string name = StrCat(" @", endpoint.host);
-  std::ifstream sockets("/proc/net/unix");
-  for (std::string line; std::getline(sockets, line);) {
-    if (line.size() > name.size() &&
-        line.compare(line.size() - name.size(), name.size(), name) == 0) {
-      return true;
-    }
+  const UniqueFd fd = OpenFile("/proc/net/unix", O_RDONLY);
+  if (!fd.valid()) return false;
+  const std::string sockets = ReadFile(fd.get(), SIZE_MAX, "reading /proc/net/unix").value_or("");
+  for (const absl::string_view line : absl::StrSplit(sockets, '\n')) {
+    if (absl::EndsWith(line, name)) return true;
   }
   return false;
 }

@@ -9,12 +9,12 @@
 #include <thread>
 #include <utility>
 
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "base/hidden_thread.h"
 #include "base/later.h"
 #include "base/log.h"
+#include "base/new_fd.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "base/wait.h"
@@ -108,8 +108,8 @@ absl::StatusOr<std::shared_ptr<StoreHost>> StoreHost::Listen(const StoreServerOp
                                                              int64_t deadline_ns) {
   std::optional<NameOwner> owner;
   while (true) {
-    UniqueFd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    UniqueFd done(wake.valid() ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1);
+    UniqueFd wake = MakeEvent(0);
+    UniqueFd done = wake.valid() ? MakeEvent(0) : UniqueFd();
     if (!done.valid()) return SystemError(errno, "could not make an event for the store's thread");
     auto host = std::make_shared<StoreHost>(options, std::move(wake), std::move(done));
     absl::Status status;

@@ -17,6 +17,7 @@
 #include "base/file.h"
 #include "base/keyed_hash.h"
 #include "base/log.h"
+#include "base/new_fd.h"
 #include "base/options.h"
 #include "base/status.h"
 #include "base/text.h"
@@ -40,7 +41,7 @@ absl::Status Unusable(std::string_view path, std::string_view why) {
 // The whole file; NotFound in errno's terms is an empty text.
 absl::StatusOr<std::string> ReadWhole(const std::string& path) {
   // Neither a link to elsewhere nor a pipe is what was written here.
-  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
+  const UniqueFd fd = OpenFile(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
   if (!fd.valid() && errno == ENOENT) return std::string();
   if (!fd.valid()) return SystemError(errno, StrCat("opening ", path));
   struct stat info = {};
@@ -150,7 +151,7 @@ absl::Status WriteModelFile(const std::string& folder, const HostFacts& host, St
   WEFT_RETURN_IF_ERROR(MakeFolders(folder));
   const std::string path = ModelFilePath(folder, host);
   std::string aside = path + ".XXXXXX";
-  UniqueFd fd(mkostemp(aside.data(), O_CLOEXEC));  // 0600
+  UniqueFd fd = CreateTemporaryFile(&aside);
   if (!fd.valid()) return SystemError(errno, StrCat("creating a file in ", folder));
   const absl::Status written = WriteAside(std::move(fd), aside, path, ModelAsJson(stored));
   if (written.ok()) return absl::OkStatus();

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include "base/new_fd.h"
 #include "base/status.h"
 #include "fmt/format.h"
 
@@ -29,7 +30,7 @@ absl::StatusOr<std::unique_ptr<Doorbell>> Doorbell::Make(Place* places, int self
   WEFT_RETURN_IF_ERROR(random.Fill(&number, sizeof(number)));
   const std::string name = fmt::format("weft-bell-{:016x}", number);
   std::memcpy(places[self].name, name.data(), sizeof(places[self].name));
-  UniqueFd fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  UniqueFd fd = MakeSocket(AF_UNIX, SOCK_DGRAM);
   if (!fd.valid()) return SystemError(errno, "could not make a socket to be woken by");
   sockaddr_un address;
   const socklen_t bytes = AddressOf(places[self], &address);

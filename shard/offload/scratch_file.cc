@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/files.h"
+#include "base/new_fd.h"
 #include "base/options.h"
 #include "base/status.h"
 #include "base/text.h"
@@ -42,7 +43,7 @@ ScratchFile::ScratchFile(const Config& config, UniqueFd file, bool direct,
 absl::StatusOr<std::unique_ptr<BlockQueue>> ScratchFile::OpenQueue(const Config& config,
                                                                    bool direct,
                                                                    const UniqueFd& file) {
-  UniqueFd descriptor(fcntl(file.get(), F_DUPFD_CLOEXEC, 0));
+  UniqueFd descriptor = DuplicateFd(file.get());
   if (!descriptor.valid())
     return FileError(errno, StrCat("opening the offloaded state in ", config.directory, " again"));
   // Through the page cache io_uring hands every write to workers of the kernel's, one at a time: threads are quicker.

@@ -13,6 +13,7 @@
 
 #include "base/direct_io.h"
 #include "base/files.h"
+#include "base/new_fd.h"
 #include "base/pages.h"
 #include "base/seams.h"
 #include "base/status.h"
@@ -24,8 +25,6 @@ namespace {
 
 constexpr mode_t kMode = 0600;
 
-constexpr int kFlags = O_RDWR | O_CLOEXEC | O_NOCTTY;
-
 // Created, and its name removed at once. Errno says why not.
 UniqueFd OpenByName(const std::string& directory) {
   constexpr int kAttempts = 16;
@@ -33,7 +32,7 @@ UniqueFd OpenByName(const std::string& directory) {
     auto number = static_cast<uint64_t>(MonotonicNs());
     (void)SystemSeams().random->Fill(&number, sizeof(number));
     const std::string path = StrCat(directory, "/.weft-offload-", absl::Hex(number));
-    UniqueFd fd(open(path.c_str(), kFlags | O_CREAT | O_EXCL | O_NOFOLLOW, kMode));
+    UniqueFd fd = OpenFile(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, kMode);
     if (fd.valid()) unlink(path.c_str());
     if (fd.valid() || errno != EEXIST) return fd;
   }
@@ -41,7 +40,7 @@ UniqueFd OpenByName(const std::string& directory) {
 }
 
 absl::StatusOr<UniqueFd> Open(const std::string& directory) {
-  UniqueFd fd(open(directory.c_str(), kFlags | O_TMPFILE, kMode));
+  UniqueFd fd = OpenFile(directory, O_RDWR | O_TMPFILE, kMode);
   // What file systems and kernels say that do not know O_TMPFILE.
   if (!fd.valid() && (errno == EOPNOTSUPP || errno == EISDIR)) fd = OpenByName(directory);
   if (!fd.valid())

@@ -6,6 +6,8 @@
 
 #include <liburing.h>
 
+#include "base/standard_fds.h"
+
 namespace weft {
 
 struct UringRing {
@@ -28,6 +30,7 @@ UringRing* Refuse(UringReason* why, const char* call, int error_number) {
 // 0 or -errno. Cooperative: what has ended is told when the program next enters the kernel, which interrupts nobody who computes; kernels
 // before 5.19 do not know this.
 int Init(uint32_t depth, io_uring* ring) {
+  HoldStandardFds();
   io_uring_params parameters = {};
   parameters.flags = IORING_SETUP_CLAMP | IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG;
   int result = io_uring_queue_init_params(depth, ring, &parameters);

@@ -142,6 +142,19 @@ class Variables(LaunchedTest):
         launched_run.process.stdin.close()
         self.assertEqual({0: ["'hello'"], 1: ["''"]}, by_rank(launched_run.finish()[1]))
 
+    def test_ranks_have_standard_streams_where_weftrun_has_none(self):
+        """As a daemon may start it: no descriptor of weftrun's own has such a number, and a rank's first file neither."""
+        with tempfile.TemporaryDirectory() as folder:
+            script = (f"here = {folder!r}\n"
+                      "with open(f'{here}/{rank}.part', 'w') as file:\n"
+                      "    file.write(f\"{file.fileno() > 2} {os.readlink('/proc/self/fd/0')}\")\n"
+                      "os.rename(f'{here}/{rank}.part', f'{here}/{rank}')\n"
+                      "say('nobody reads this')\n")
+            shell = ["/bin/sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", launched.program, "-n", "2", *rank(script)]
+            done = subprocess.run(shell, env=clean_environment(), timeout=launched.DEADLINE_S, check=False)
+            self.assertEqual(0, done.returncode)
+            self.assertEqual(["True /dev/null"] * 2, [read(folder, str(number)) for number in range(2)])
+
 
 _SAY_CPUS = "say(','.join(map(str, sorted(os.sched_getaffinity(0)))), os.environ['OMP_NUM_THREADS'])"
 

@@ -17,7 +17,6 @@ WEFT_WRAP(int, unlink, EIO, -1, (const char* a), (a))
 WEFT_WRAP(int, mkdir, ENOSPC, -1, (const char* a, mode_t b), (a, b))
 WEFT_WRAP(int, rmdir, EIO, -1, (const char* a), (a))
 WEFT_WRAP(int, lstat, EIO, -1, (const char* a, struct stat* b), (a, b))
-WEFT_WRAP(DIR*, opendir, EMFILE, nullptr, (const char* a), (a))
 WEFT_WRAP(dirent*, readdir, EIO, nullptr, (DIR * a), (a))
 
 extern "C" int __real_close(int fd);

@@ -49,9 +49,9 @@ _ROOMS = {
         "checkpoint": ("layout", "checks", "step", "optimizer", "offload", "plan", "context"),
     },
 }
-# Headers that need the standard library only, and that every leaf but examples/ may take: they are no part of what weft's users see,
-# and nothing of weft's is behind them.
-_FREESTANDING = ("base/quantity.h",)
+# Headers that need the libraries of C and C++ only, and that every leaf but examples/ may take: they are no part of what weft's users
+# see, and nothing of weft's is behind them.
+_FREESTANDING = ("base/quantity.h", "base/standard_fds.h")
 _OURS = ("weft", "base", "topology", "comm", "shard", "bindings", "cli", "bench", "trainer", "examples", "tests")
 # What an installed header may take from elsewhere: the C library, and in the C++ wrapper the C++ library.
 _C_HEADERS = {"stddef.h", "stdint.h", "stdbool.h", "limits.h"}
@@ -71,8 +71,8 @@ def layer_violations(tree):
         for line, name, quoted in source_tree.includes(text):
             target = source_tree.top_folder(name)
             if path in _FREESTANDING:
-                if target in _OURS or not re.fullmatch(r"[a-z_]+", name):
-                    found.append(f"{path}:{line} includes {name}; leaves take it for the standard library alone")
+                if target in _OURS or not re.fullmatch(r"[a-z_]+(\.h)?", name):
+                    found.append(f"{path}:{line} includes {name}; leaves take it for the libraries of C and C++ alone")
             elif name in _FREESTANDING and home not in ("include", "examples"):
                 continue
             elif home == "include":

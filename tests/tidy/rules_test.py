@@ -15,6 +15,13 @@ _NOT_EMBEDDABLE = {"absl/strings/str_format.h", "absl/container/flat_hash_map.h"
 _WAITING_LOOP = (r"\b(?:while|for)\s*\([^{};]*\.(?:load|test|test_and_set|compare_exchange_\w+|exchange)\s*\([^{}]*?\)\s*"
                  r"(?:;|\{\s*(?:\}|[^{}]*?(?:yield|pause|Pause|Yield|Sleep|sleep)\w*\s*\())")
 _SPIN_CALL = r"\b(?:_mm_pause|__builtin_ia32_pause|sched_yield|SYS_futex|std::this_thread::yield)\b|\.wait\s*\(\s*\w+\s*,\s*std::memory_order"
+# Calls that make descriptors, also as names of variables: `return open(path)` is one, `int open(0)` and `open()` are not.
+_CALL = r"(?:(?<=return )|(?<![\w>*&] ))(?<![\w.>])(?:::)?"
+_NEW_DESCRIPTOR = (_CALL + r"(?:socket|socketpair|accept4?|open(?:at|64)?|creat|memfd_create|eventfd|epoll_create1?|timerfd_create|signalfd"
+                   r"|inotify_init1?|dup3?|pipe2?|mko?stemps?|opendir|fdopen|fopen|tmpfile|popen|recvmmsg|pidfd_open|pidfd_getfd)\s*\([^)]"
+                   r"|\b(?:F_DUPFD\w*|MSG_CMSG_CLOEXEC|SYS_pidfd_open|SYS_pidfd_getfd|SYS_userfaultfd|std::[io]?fstream)\b")
+# Functions of libraries that make descriptors where we cannot see it.
+_HIDDEN_DESCRIPTORS = r"\b(?:getaddrinfo|getifaddrs|dlm?open|io_uring_queue_init\w*|ucp_init)\s*\("
 
 
 def rule_violations(tree):
@@ -33,6 +40,13 @@ def rule_violations(tree):
             report(path, _SPIN_CALL, "pauses or yields by itself; base/wait.h has the one loop")
         if (library or folder == "cli") and path != "base/options.cc":
             report(path, r"\b(?:secure_)?getenv\s*\(", "reads the environment; base/options.cc is the one place")
+        if (library or folder == "cli") and not path.startswith(("base/new_fd.", "base/standard_fds.")):
+            report(path, _NEW_DESCRIPTOR, "makes a descriptor, which may have a standard one's number; base/new_fd.h has the calls")
+        holds = "HoldStandardFds(" in source_tree.strip(tree[path])
+        if (library or folder == "cli") and not holds:
+            report(path, _HIDDEN_DESCRIPTORS, "calls what makes descriptors, without HoldStandardFds() (base/standard_fds.h)")
+        if path.startswith(("cli/", "trainer/", "bench/weft_perf/")) and not holds:
+            report(path, r"^int main\(", "is a program that does not call HoldStandardFds() (base/standard_fds.h) first")
         if library:
             report(path, r"\babsl::Mutex\b", "uses absl::Mutex, whose packaged build TSan reports; use base/mutex.h")
             for line, name, _ in source_tree.includes(tree[path]):
@@ -73,6 +87,24 @@ class Rules(unittest.TestCase):
         self.assertEqual(["comm/a.cc:1"], self.found("comm/a.cc", text))
         self.assertEqual([], self.found("base/options.cc", text))
         self.assertEqual([], self.found("comm/a.cc", "// getenv(\n"))
+
+    def test_descriptors_are_made_in_one_place(self):
+        for text in ("int fd = open(path, O_RDONLY);\n", "return socket(AF_UNIX, SOCK_STREAM, 0);\n", "UniqueFd fd(::eventfd(0, 0));\n",
+                     "x = fcntl(fd, F_DUPFD_CLOEXEC, 0);\n", 'std::ifstream in("/proc/stat");\n', "if (pipe2(ends, O_CLOEXEC) != 0) return;\n",
+                     "syscall(SYS_pidfd_open, pid, 0);\n", "recvmsg(s, &m, MSG_CMSG_CLOEXEC);\n"):
+            self.assertEqual(["comm/a.cc:1"], self.found("comm/a.cc", text), text)
+            self.assertEqual([], self.found("base/new_fd.cc", text), text)
+            self.assertEqual([], self.found("tests/a.cc", text), text)
+        for text in ("if (open()) return;\n", "std::vector<int> open(count, -1);\n", "bool open() const;\n", "set.open(1);\n", "reopen(x);\n"):
+            self.assertEqual([], self.found("comm/a.cc", text), text)
+
+    def test_libraries_that_make_descriptors_find_the_standard_ones_held(self):
+        text = "void* library = dlopen(file, RTLD_NOW);\n"
+        self.assertEqual(["base/a.cc:1"], self.found("base/a.cc", text))
+        self.assertEqual([], self.found("base/a.cc", "HoldStandardFds();\n" + text))
+        text = "int main(int argc, char** argv) {\n"
+        self.assertEqual(["trainer/main.cc:1"], self.found("trainer/main.cc", text))
+        self.assertEqual([], self.found("trainer/main.cc", text + "  weft::HoldStandardFds();\n"))
 
     def test_fences_volatile_and_sleeps_are_found(self):
         self.assertEqual(["comm/a.cc:2"], self.found("comm/a.cc", "\nstd::atomic_thread_fence(std::memory_order_seq_cst);\n"))

@@ -107,6 +107,14 @@ class RunFolderTest(unittest.TestCase):
         self.run_it("--name", "new", "--steps", 3, "--overwrite")
         self.assertEqual(["a", "a.old-1", "a.old-2", "new"], self.names())
 
+    def test_a_program_without_standard_streams_prints_into_no_file(self):
+        self.run_it("--name", "open", "--steps", 4)
+        done = subprocess.run(["/bin/sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", weft_train, *_TINY, "--name", "closed", "--steps", "4"],
+                              cwd=self.directory, timeout=_DEADLINE_S, check=False)
+        self.assertEqual(0, done.returncode)
+        self.assertEqual(self.steps("open"), self.steps("closed"))  # each line is one of metrics
+        self.assertEqual(sorted(self.contents("open")), sorted(self.contents("closed")))
+
     def test_runs_without_a_name_in_one_second_are_several(self):
         processes = [self.start("--steps", 30, "--seed", seed) for seed in range(5)]
         for process in processes:

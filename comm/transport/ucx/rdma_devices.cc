@@ -8,19 +8,16 @@
 #include <dirent.h>
 
 #include "base/file.h"
+#include "base/new_fd.h"
 #include "base/text.h"
 
 namespace weft {
 namespace {
 
-struct CloseFolder {
-  void operator()(DIR* folder) const { (void)closedir(folder); }
-};
-
 // The names in a folder, but for hidden ones; none if it cannot be read.
 std::vector<std::string> NamesIn(const std::string& path) {
   std::vector<std::string> names;
-  const std::unique_ptr<DIR, CloseFolder> folder(opendir(path.c_str()));
+  const std::unique_ptr<DIR, CloseFolder> folder = OpenFolder(path);
   if (folder == nullptr) return names;
   while (const dirent* const entry = readdir(folder.get())) {
     if (entry->d_name[0] != '.') names.emplace_back(entry->d_name);

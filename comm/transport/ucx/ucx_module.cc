@@ -14,6 +14,8 @@
 #include <ucm/api/ucm.h>
 #include <ucp/api/ucp.h>
 
+#include "base/standard_fds.h"
+
 namespace weft {
 
 // Freed by the ask() that gets another answer than kUnderWay: UCX has done with it then.
@@ -80,6 +82,7 @@ void Lose(void* argument, ucp_ep_h /*endpoint*/, ucs_status_t status) {
 }
 
 bool OpenContext(UcxWorker* worker, const char* transports, UcxReason* why) {
+  HoldStandardFds();  // it opens sockets and devices from here on
   // Hooks into the program's memory functions are not ours to set.
   ucm_global_opts.enable_events = 0;
   ucp_config_t* config = nullptr;

@@ -6,8 +6,7 @@
 #include <cstring>
 #include <utility>
 
-#include <sys/eventfd.h>
-
+#include "base/new_fd.h"
 #include "base/status.h"
 
 namespace weft {
@@ -26,8 +25,8 @@ constexpr int kRestlessMax = 32;
 absl::StatusOr<std::unique_ptr<UcxTransport>> UcxTransport::Make(const Seams& seams,
                                                                  std::unique_ptr<UcxPort> port,
                                                                  UcxSettings settings) {
-  UniqueFd ready(eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (ready.get() < 0) return SystemError(errno, "could not make a descriptor for UCX");
+  UniqueFd ready = MakeEvent(1);
+  if (!ready.valid()) return SystemError(errno, "could not make a descriptor for UCX");
   return std::unique_ptr<UcxTransport>(
       new UcxTransport(seams, std::move(port), std::move(settings), std::move(ready)));
 }
