@@ -34,6 +34,7 @@ absl::Status ReadReduction(weft_op_t op, Collective* call) {
     if (!custom.ok()) return InvalidArgument(kCall, FromAbsl(custom.status().message()));
     call->op = (*custom)->kind;
     call->custom = *std::move(custom);
+    WEFT_RETURN_IF_ERROR(CountElements(nullptr, call));
   }
   const absl::Status reduction = CheckReduction(call->dtype, call->op, call->custom.get());
   return reduction.ok() ? reduction : InvalidArgument(kCall, FromAbsl(reduction.message()));
@@ -55,17 +56,18 @@ absl::Status MakeCall(const weft_explain_query_t& query, int size, Collective* c
   call->count = query.count;
   if (TraitsOf(call->kind).reduces) WEFT_RETURN_IF_ERROR(ReadReduction(query.op, call));
   size_t bytes = 0;
-  if (__builtin_mul_overflow(query.count, ElementBytes(*call), &bytes) ||
+  const size_t count = call->count;
+  if (__builtin_mul_overflow(count, ElementBytes(*call), &bytes) ||
       __builtin_mul_overflow(bytes, static_cast<size_t>(size), &bytes) || bytes > PTRDIFF_MAX) {
     return InvalidArgument(kCall, StrCat(query.count, " elements do not fit in memory"));
   }
   auto layout = std::make_shared<BlockLayout>();
   if (TraitsOf(call->kind).iov) {
-    const weft_iov_t part{nullptr, nullptr, query.count};
+    const weft_iov_t part{nullptr, nullptr, count};
     WEFT_RETURN_IF_ERROR(LayOutParts(&part, 1, layout.get(), call));
     call->layout = layout;
   } else if (call->kind >= OpKind::kAllGatherV) {
-    const std::vector<size_t> counts(static_cast<size_t>(size), query.count);
+    const std::vector<size_t> counts(static_cast<size_t>(size), count);
     const Blocks blocks{counts.data(), nullptr};
     WEFT_RETURN_IF_ERROR(LayOutBlocks(blocks, blocks, 0, size, layout.get(), call));
     call->layout = layout;

@@ -6,6 +6,7 @@
 #include "base/per_thread.h"
 #include "bindings/c/call_options.h"
 #include "bindings/c/op.h"
+#include "comm/group/block_layout.h"
 
 namespace weft {
 namespace {
@@ -22,8 +23,8 @@ absl::Status ReadAlgorithm(const char* call, const char* name, Protocol* algorit
       StrCat("there is no algorithm \"", name, "\"; pass NULL or one that weft_explain names"));
 }
 
-// A reduction made at run time, for its number.
-absl::Status ReadOp(Collective* collective) {
+// A reduction made at run time, for its number. From then on the call, and its `layout` if it has one, count elements.
+absl::Status ReadOp(BlockLayout* layout, Collective* collective) {
   if (!TraitsOf(collective->kind).reduces) return absl::OkStatus();
   absl::StatusOr<std::shared_ptr<const CustomOp>> custom = CustomOpOf(collective->op);
   if (!custom.ok()) {
@@ -31,7 +32,7 @@ absl::Status ReadOp(Collective* collective) {
   }
   collective->op = (*custom)->kind;
   collective->custom = *std::move(custom);
-  return absl::OkStatus();
+  return CountElements(layout, collective);
 }
 
 // A call that does not run at once on this thread.
@@ -44,9 +45,13 @@ absl::Status StartOrNote(const Collective& collective, const std::shared_ptr<Pro
   return NoteInBatch({.group = group, .priority = collective.priority, .start = start}, work);
 }
 
-absl::Status RunOrStart(Collective& collective, const std::shared_ptr<ProcessGroup>& group,
-                        weft_work_t* work) {
-  if (collective.op >= WEFT_OP_CUSTOM_FIRST) WEFT_RETURN_IF_ERROR(ReadOp(&collective));
+// `layout` is the call's, or nullptr.
+absl::Status RunOrStart(Collective& collective, const std::shared_ptr<BlockLayout>& layout,
+                        const std::shared_ptr<ProcessGroup>& group, weft_work_t* work) {
+  if (collective.op >= WEFT_OP_CUSTOM_FIRST) {
+    WEFT_RETURN_IF_ERROR(ReadOp(layout.get(), &collective));
+  }
+  collective.layout = layout;
   WEFT_RETURN_IF_ERROR(CheckCollective(collective, group->rank(), group->size()));
   if (work == nullptr && !InBatch()) return group->Run(collective);
   return StartOrNote(collective, group, work);
@@ -91,7 +96,7 @@ weft_result_t IssueChecked(const CallKey& key, const void* in, void* out, weft_g
     Collective collective = CollectiveOf(key, in, out);
     WEFT_RETURN_IF_ERROR(CheckGroup(OpKindName(collective.kind), handle));
     if (call != nullptr) WEFT_RETURN_IF_ERROR(ReadCall(call, &collective));
-    return RunOrStart(collective, handle->group.shared(), work);
+    return RunOrStart(collective, nullptr, handle->group.shared(), work);
   });
 }
 
@@ -135,8 +140,7 @@ weft_result_t IssueLaidOut(OpKind kind, CollectiveMaker make, const void* argume
     const std::shared_ptr<BlockLayout> layout = NewLayout(work == nullptr && !InBatch());
     WEFT_RETURN_IF_ERROR(make(*handle->group, arguments, layout.get(), &collective));
     if (call != nullptr) WEFT_RETURN_IF_ERROR(ReadCall(call, &collective));
-    collective.layout = layout;
-    return RunOrStart(collective, handle->group.shared(), work);
+    return RunOrStart(collective, layout, handle->group.shared(), work);
   });
 }
 

@@ -1,5 +1,6 @@
 #include "bindings/c/op.h"
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <utility>
@@ -108,12 +109,19 @@ weft_result_t weft_op_create_user(const weft_user_op_config_t* config, weft_op_t
       return weft::InvalidArgument(
           kCall, weft::StrCat("name is longer than ", weft::kNameBytesMax, " bytes"));
     }
+    if (full.element_count > WEFT_USER_ELEMENT_BYTES_MAX) {
+      return weft::InvalidArgument(kCall, weft::StrCat("element_count is ", full.element_count,
+                                                       ", and an element has at most ",
+                                                       WEFT_USER_ELEMENT_BYTES_MAX, " bytes"));
+    }
     const auto owner = std::make_shared<weft::OwnedUser>(full.user);
-    WEFT_ASSIGN_OR_RETURN(*op, weft::Register(kCall, {.kind = weft::kOpUser,
-                                                      .function = full.function,
-                                                      .user = full.user,
-                                                      .name = std::string(full.name, bytes),
-                                                      .owner = owner}));
+    WEFT_ASSIGN_OR_RETURN(
+        *op, weft::Register(kCall, {.kind = weft::kOpUser,
+                                    .function = full.function,
+                                    .user = full.user,
+                                    .element_count = std::max<size_t>(1, full.element_count),
+                                    .name = std::string(full.name, bytes),
+                                    .owner = owner}));
     owner->release = full.release_user;  // a call that fails releases nothing
     return absl::OkStatus();
   });

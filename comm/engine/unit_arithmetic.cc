@@ -39,7 +39,7 @@ UnitArithmetic UnitArithmetic::Of(Isa isa, weft_dtype_t dtype, weft_op_t op, int
 }
 
 UnitArithmetic UnitArithmetic::OfUser(const CustomOp& op, weft_dtype_t dtype) {
-  UnitArithmetic arithmetic(DtypeSize(dtype));
+  UnitArithmetic arithmetic(op.element_count * DtypeSize(dtype));
   arithmetic.user_ = &op;
   arithmetic.dtype_ = dtype;
   return arithmetic;

@@ -1,9 +1,10 @@
 #include "comm/group/block_layout.h"
 
-#include <numeric>
+#include <string_view>
+#include <vector>
 
-#include "comm/group/number_hash.h"
 #include "base/status.h"
+#include "comm/group/number_hash.h"
 #include "fmt/format.h"
 
 namespace weft {
@@ -125,6 +126,38 @@ absl::Status LayOutParts(const weft_iov_t* parts, size_t part_count, BlockLayout
   layout->hash = hash.Get();
   call->count = begin;
   return absl::OkStatus();
+}
+
+absl::Status CountElements(BlockLayout* layout, Collective* call) {
+  const size_t values = ValuesPerElement(*call);
+  if (values == 1) return absl::OkStatus();
+  const auto divide = [&](size_t* number, std::string_view what) {
+    if (*number % values != 0) {
+      return InvalidCall(*call, fmt::format("{} {} is not a multiple of {}, the element_count of "
+                                            "the reduction \"{}\"; pass whole elements",
+                                            what, *number, values, call->custom->name));
+    }
+    *number /= values;
+    return absl::OkStatus();
+  };
+  // Empty blocks may lie anywhere, and nobody looks where.
+  const auto divide_side = [&](std::vector<size_t>& counts, std::vector<size_t>& offsets) {
+    for (size_t block = 0; block < counts.size(); ++block) {
+      if (counts[block] == 0) continue;
+      WEFT_RETURN_IF_ERROR(divide(&counts[block], "a block's count"));
+      WEFT_RETURN_IF_ERROR(divide(&offsets[block], "a displacement of"));
+    }
+    return absl::OkStatus();
+  };
+  if (layout != nullptr) {
+    WEFT_RETURN_IF_ERROR(divide_side(layout->in_counts, layout->in_offsets));
+    WEFT_RETURN_IF_ERROR(divide_side(layout->out_counts, layout->out_offsets));
+    for (weft_iov_t& part : layout->parts)
+      WEFT_RETURN_IF_ERROR(divide(&part.count, "a part's count"));
+    for (size_t& start : layout->starts)
+      start /= values;
+  }
+  return divide(&call->count, "count");
 }
 
 }  // namespace weft

@@ -28,4 +28,9 @@ absl::Status LayOutBlocks(const Blocks& in, const Blocks& out, int rank, int siz
 absl::Status LayOutParts(const weft_iov_t* parts, size_t part_count, BlockLayout* layout,
                          Collective* collective);
 
+// Makes elements of a call's counts and offsets, which are of values until then: whoever divides the call later divides it
+// between elements. `layout` is the call's, or nullptr. For a reduction by a user's function; of another call nothing
+// changes. INVALID_ARGUMENT for what is not a whole number of elements.
+absl::Status CountElements(BlockLayout* layout, Collective* call);
+
 }  // namespace weft

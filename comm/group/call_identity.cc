@@ -32,6 +32,11 @@ uint32_t NameHash(std::string_view name) {
   return static_cast<uint32_t>(hash ^ hash >> 32);
 }
 
+// Of one name no two numbers of values have the same: the factor is odd.
+uint32_t ReductionHash(const CustomOp& op) {
+  return NameHash(op.name) + static_cast<uint32_t>(op.element_count - 1) * 0x9e3779b9U;
+}
+
 bool FitsExactly(const CallIdentity& call) {
   return call.layout == 0 && call.name == 0 && call.signature_salt == 0 &&
          call.count < 1 << kCountBits && call.root >= 0 && call.root < 1 << kRootBits;
@@ -42,9 +47,9 @@ bool FitsExactly(const CallIdentity& call) {
 CallIdentity IdentityOf(const Collective& call) {
   const bool named = call.op == kOpUser && call.custom != nullptr;
   const uint8_t fast = call.numerics == WEFT_NUMERICS_FAST ? CallIdentity::kFast : 0;
-  return {.count = TraitsOf(call.kind).local_counts ? 0 : call.count,
+  return {.count = TraitsOf(call.kind).local_counts ? 0 : call.count * ValuesPerElement(call),
           .layout = call.layout == nullptr ? 0 : call.layout->hash,
-          .name = named ? NameHash(call.custom->name) : 0,
+          .name = named ? ReductionHash(*call.custom) : 0,
           .signature_salt = call.purpose.signature_salt,
           .root = call.root,
           .kind = static_cast<uint8_t>(call.kind),

@@ -19,9 +19,9 @@
 namespace weft {
 
 struct CallIdentity {
-  uint64_t count;           // 0 with local counts, which the ranks' rows agree on
+  uint64_t count;           // of values; 0 with local counts, which the ranks' rows agree on
   uint64_t layout;          // hash of counts and offsets, of forms that have them
-  uint32_t name;            // hash of a user's reduction
+  uint32_t name;            // of a user's reduction: a hash of its name, and what an element has
   uint32_t signature_salt;  // of Collective::purpose
   int32_t root;
   uint8_t kind;

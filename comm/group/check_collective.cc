@@ -88,8 +88,9 @@ bool OverlapsAny(const std::vector<Range>& sorted, const Range& range) {
 }
 
 absl::Status TooLarge(const Collective& call, int size) {
-  return InvalidCall(call, fmt::format("{} elements of {} on {} ranks do not fit in memory",
-                                       call.count, DtypeName(call.dtype), size));
+  return InvalidCall(call,
+                     fmt::format("{} elements of {} on {} ranks do not fit in memory",
+                                 call.count * ValuesPerElement(call), DtypeName(call.dtype), size));
 }
 
 // The one allowed overlap of each vector form; the headers state it.

@@ -108,7 +108,8 @@ struct Collective {
   weft_op_t op = WEFT_SUM;
   int32_t root = 0;
   // As in weft/collective.h: per rank for those with blocks. The total of the counts for the other
-  // forms; with local_counts that is this rank's own, and not part of the signature.
+  // forms; with local_counts that is this rank's own, and not part of the signature. Like all counts
+  // and offsets here it is of elements, where callers count values (CountElements in block_layout.h).
   size_t count = 0;
   Protocol algorithm = Protocol::kAuto;  // that the caller asks for
   weft_numerics_t numerics = WEFT_NUMERICS_CANONICAL;
@@ -129,9 +130,15 @@ struct Collective {
 // INVALID_ARGUMENT: "all_reduce: " and what is wrong with the call.
 absl::Status InvalidCall(const Collective& call, std::string_view what);
 
+// Values of the type in one element of the call: one, unless a user's reduction says otherwise.
+inline size_t ValuesPerElement(const Collective& call) {
+  return call.custom == nullptr ? 1 : call.custom->element_count;
+}
+
 // Bytes of one element of the call, whose numbers have been checked.
 inline size_t ElementBytes(const Collective& call) {
-  return TraitsOf(call.kind).reduces ? ElementBytes(call.dtype, call.op) : DtypeSize(call.dtype);
+  if (!TraitsOf(call.kind).reduces) return DtypeSize(call.dtype);
+  return ElementBytes(call.dtype, call.op) * ValuesPerElement(call);
 }
 
 // Elements that a side spans whose counts and offsets the layout has.

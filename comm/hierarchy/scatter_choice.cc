@@ -99,8 +99,9 @@ double HalvingNs(double bytes, double widened, const Islands& islands, const Lin
 bool IsScatteredByHalving(const Collective& call, uint64_t bytes, const Islands& islands,
                           const LinkModel& model) {
   const auto ranks = static_cast<double>(islands.island_of.size());
-  const size_t accumulator_bytes = ElementBytes(AccumulatorDtype(call.dtype, call.op), call.op);
-  double widened = static_cast<double>(accumulator_bytes) / static_cast<double>(ElementBytes(call));
+  const size_t accumulator_bytes = DtypeSize(AccumulatorDtype(call.dtype, call.op));
+  double widened =
+      static_cast<double>(accumulator_bytes) / static_cast<double>(DtypeSize(call.dtype));
   auto all = static_cast<double>(bytes);
   // Multiplied, the contributions are accumulators.
   if (call.op == kOpPremulSum) all *= std::exchange(widened, 1);

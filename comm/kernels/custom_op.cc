@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <vector>
 
 #include "base/check.h"
 // Compiled here for any CPU, like the plain kernels.
@@ -20,7 +21,11 @@ static_assert(kSourcesMax <= 1 << (kTilesMax - 1));
 class UserTile {
  public:
   UserTile(const CustomOp& op, weft_dtype_t dtype, const ReduceArguments& arguments)
-      : op_(op), dtype_(dtype), element_bytes_(DtypeSize(dtype)), arguments_(arguments) {
+      : op_(op),
+        dtype_(dtype),
+        value_bytes_(DtypeSize(dtype)),
+        element_bytes_(op.element_count * value_bytes_),
+        arguments_(arguments) {
     int results = 0;
     int results_max = 0;
     for (int s = 0; s < arguments_.source_count; ++s) {
@@ -30,9 +35,16 @@ class UserTile {
     }
     WEFT_CHECK(results == 1);
     // A tree that keeps more waiting than T(n) does is reduced in smaller tiles.
-    const size_t room = sizeof(buffers_) / static_cast<size_t>(results_max);
+    const size_t room = sizeof(own_) / static_cast<size_t>(results_max);
     buffer_bytes_ = std::min(kUserTileBytes, room / kAlignment * kAlignment);
+    if (buffer_bytes_ >= element_bytes_) return;
+    buffer_bytes_ = (element_bytes_ + kAlignment - 1) / kAlignment * kAlignment;
+    large_.resize(buffer_bytes_ * static_cast<size_t>(results_max));
+    buffers_ = large_.data();
   }
+
+  UserTile(const UserTile&) = delete;
+  UserTile& operator=(const UserTile&) = delete;
 
   size_t tile_count() const { return buffer_bytes_ / element_bytes_; }
 
@@ -48,7 +60,8 @@ class UserTile {
       for (int joins = Joins(s); joins != 0; --joins) {
         --top;
         char* const joined = Buffer(top);
-        op_.function(results[top], results[top + 1], joined, count_, dtype_, op_.user);
+        op_.function(results[top], results[top + 1], joined, count_ * op_.element_count, dtype_,
+                     op_.user);
         results[top] = joined;
       }
     }
@@ -77,19 +90,22 @@ class UserTile {
   // The source itself, or an aligned copy of it in `buffer`.
   const char* Leaf(int index, char* buffer) const {
     const char* const source = static_cast<const char*>(arguments_.sources[index]) + offset_;
-    if (reinterpret_cast<uintptr_t>(source) % element_bytes_ == 0) return source;
+    if (reinterpret_cast<uintptr_t>(source) % value_bytes_ == 0) return source;
     std::memcpy(buffer, source, count_ * element_bytes_);
     return buffer;
   }
 
   const CustomOp& op_;
   const weft_dtype_t dtype_;
+  const size_t value_bytes_;
   const size_t element_bytes_;
   const ReduceArguments& arguments_;
   size_t buffer_bytes_ = 0;
   size_t offset_ = 0;
   size_t count_ = 0;
-  alignas(kAlignment) char buffers_[kTilesMax * kUserTileBytes];
+  char* buffers_ = own_;
+  std::vector<char> large_;  // where a buffer's part of own_ is less than an element
+  alignas(kAlignment) char own_[kTilesMax * kUserTileBytes];
 };
 
 template <typename Lanes>

@@ -95,6 +95,12 @@ absl::Status CheckUnusualReduction(weft_dtype_t dtype, weft_op_t op, const Custo
                      StrCat("the premul_sum was made for ", DtypeName(custom->dtype), ", not for ",
                             DtypeName(dtype), "; make one for each type"));
   }
+  if (op == kOpUser && custom->element_count > WEFT_USER_ELEMENT_BYTES_MAX / DtypeSize(dtype)) {
+    return MakeError(WEFT_INVALID_ARGUMENT,
+                     StrCat("an element of the reduction \"", custom->name, "\" has ",
+                            custom->element_count, " ", DtypeName(dtype), " and so more than the ",
+                            WEFT_USER_ELEMENT_BYTES_MAX, " bytes that it may have"));
+  }
   if (HasReduction(dtype, op)) return absl::OkStatus();
   if (dtype == WEFT_BOOL) {
     return Invalid(dtype, op, "booleans have sum, prod, min, max and the bit operations");

@@ -50,8 +50,8 @@ ReduceKernel FindReduceKernel(Isa isa, weft_dtype_t dtype, weft_op_t op);
 absl::Status CheckUnusualReduction(weft_dtype_t dtype, weft_op_t op, const CustomOp* custom);
 
 // OK if (dtype, op) is a reduction that exists, INVALID_ARGUMENT with a sentence if not: unknown
-// numbers, bit operations on floating-point types, avg, min_loc or max_loc of bool, and a premul_sum
-// made for another type. `custom` is what weft/op.h made when op is kOpPremulSum or kOpUser, else
+// numbers, bit operations on floating-point types, avg, min_loc or max_loc of bool, a premul_sum
+// made for another type, and a user's reduction whose elements have too many bytes with this one. `custom` is what weft/op.h made when op is kOpPremulSum or kOpUser, else
 // it is not looked at.
 inline absl::Status CheckReduction(weft_dtype_t dtype, weft_op_t op, const CustomOp* custom) {
   if (op < kOpPremulSum && HasReduction(dtype, op)) return absl::OkStatus();

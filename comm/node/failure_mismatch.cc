@@ -27,9 +27,18 @@ std::string CountsOf(const Collective& call) {
       call.kind == OpKind::kAllGatherV ? layout.out_counts : layout.in_counts;
   for (const weft_iov_t& part : layout.parts)
     counts.push_back(part.count);
+  for (size_t& count : counts)
+    count *= ValuesPerElement(call);
   const bool more = counts.size() > kListed;
   counts.resize(std::min(counts.size(), kListed));
   return fmt::format("{}{}", fmt::join(counts, ", "), more ? ", ..." : "");
+}
+
+// "\"complex product\" over elements of 2 values".
+std::string ReductionText(const CustomOp& op) {
+  const bool compound = op.element_count > 1;
+  return fmt::format("\"{}\"{}", op.name,
+                     compound ? fmt::format(" over elements of {} values", op.element_count) : "");
 }
 
 // What tells a call from one that has the same words: this rank knows what its own signature stands for.
@@ -40,7 +49,7 @@ std::string Distinction(const RecordedCall& call, const Operation& own) {
     return fmt::format(" with other {} (signature {:08x})", only, call.signature);
   }
   if (only == "counts") return fmt::format(" with counts {}", CountsOf(own.call()));
-  return fmt::format(" with the reduction \"{}\"", own.call().custom->name);
+  return fmt::format(" with the reduction {}", ReductionText(*own.call().custom));
 }
 
 }  // namespace

@@ -7,9 +7,15 @@
 
 namespace weft {
 
+// An element of 24 bytes has 8 as its largest power of two: 8 of them are 3 lines.
+size_t OperationFrame::ElementsOfWholeLines() const {
+  const size_t bytes = shape().element_bytes;
+  return bytes >= kCacheLineBytes ? 1 : kCacheLineBytes / (bytes & (~bytes + 1));
+}
+
 size_t OperationFrame::ShareOf(size_t length, size_t ranks) const {
-  const size_t per_line = kCacheLineBytes / shape().element_bytes;
-  return ((length + ranks - 1) / ranks + per_line - 1) / per_line * per_line;
+  const size_t together = ElementsOfWholeLines();
+  return ((length + ranks - 1) / ranks + together - 1) / together * together;
 }
 
 OperationResult OperationFrame::AwaitAll(std::atomic<uint32_t> RankControl::*word, uint32_t want) {

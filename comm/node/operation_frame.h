@@ -61,7 +61,10 @@ struct OperationFrame {
 
   int OutBlock(int rank) const { return traits().out_blocks ? rank : 0; }
 
-  // What each of `ranks` ranks gets of `length` elements that they share, in whole cache lines.
+  // So many elements have whole cache lines; 1 where one has a line or more, whose ends are not worth sparing.
+  size_t ElementsOfWholeLines() const;
+
+  // What each of `ranks` ranks gets of `length` elements that they share: a multiple of ElementsOfWholeLines().
   size_t ShareOf(size_t length, size_t ranks) const;
 
   const Arrival& ArrivalOf(int peer) const {

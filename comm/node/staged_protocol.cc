@@ -30,7 +30,9 @@ absl::Status StagedProtocol::Begin(OperationFrame& frame, size_t largest) {
   const bool sliced = frame.Sliced();
   const size_t most = split ? state.tuning.stage_piece_bytes
                             : (rooted ? kStagedChunkBytes : state.tuning.stage_piece_bytes * ranks);
-  piece_elements_ = most / element;
+  // A share of whole pieces is a piece: the least of them have room for many times the elements of whole lines.
+  const size_t together = frame.ElementsOfWholeLines();
+  piece_elements_ = most / element / together * together;
   const size_t per_round = sliced ? piece_elements_ * ranks : piece_elements_;
   const size_t needed = std::min(per_round, largest);
   const size_t stride = (sliced ? frame.ShareOf(needed, ranks) : needed) * element;

@@ -42,7 +42,7 @@ RecordedArguments RecorderRing::ArgumentsOf(const Collective& call, uint32_t epo
                       .algorithm = static_cast<uint8_t>(call.algorithm),
                       .numerics = call.numerics,
                       .epoch = epoch,
-                      .count = call.count,
+                      .count = call.count * ValuesPerElement(call),
                       .root = call.root,
                       .signature = signature,
                       .tag = call.tag,

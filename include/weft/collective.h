@@ -5,7 +5,8 @@
  *   rank's part is done. Otherwise it returns at once with *work set, to be tested, waited for and
  *   freed (work.h); `call` itself may go away when the call returns.
  * - Counts are elements; a count of 0 is legal with NULL pointers and still synchronises like any
- *   other count.
+ *   other count. Of a reduction by a function they are values, of which an element may have several
+ *   (element_count in op.h).
  * - Buffers may have any alignment. In place is `in == out` (the exact rule stands at each function);
  *   any other overlap of in and out is INVALID_ARGUMENT.
  * - The forms whose names end in _v (vector.h) and _iov (iov.h) have headers of their own.

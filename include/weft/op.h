@@ -23,13 +23,18 @@ WEFT_BEGIN_DECLS
 WEFT_EXPORT weft_result_t weft_op_create_premul_sum(const void* factor, weft_dtype_t dtype,
                                                     weft_op_t* op);
 
-/* out[i] = left[i] op right[i] for `count` elements of `dtype`. `left` holds the combination of
+/* out[i] = left[i] op right[i] for `count` values of `dtype`. `left` holds the combination of
  * lower ranks and `right` that of the ranks that follow them, so the function must be associative but
  * need not be commutative. `out` is `left`, or overlaps neither; all three are aligned for `dtype`.
- * May be called on any thread that waits or tests, and on the progress thread; must not call weft or
- * block. */
+ * It is called with any part of the operation's values, so out[i] may depend on left[i] and right[i]
+ * alone, unless element_count (below) says that several values belong together: then `count` is a
+ * multiple of it, and the values are whole elements. May be called on any thread that waits or tests,
+ * and on the progress thread; must not call weft or block. */
 typedef void (*weft_user_op_t)(const void* left, const void* right, void* out, size_t count,
                                weft_dtype_t dtype, void* user);
+
+/* How large an element of a user's reduction may be. */
+#define WEFT_USER_ELEMENT_BYTES_MAX 8192
 
 /* A reduction by a function. */
 typedef struct weft_user_op_config {
@@ -40,11 +45,27 @@ typedef struct weft_user_op_config {
   /* Called once with `user` when the reduction has been destroyed and no operation uses it, nor a group that may repeat one:
    * at the latest when its groups have been destroyed. On any thread; must not call weft. NULL: `user` must stay valid as long. */
   void (*release_user)(void* user);
+  /* Values of the operation's dtype that are one element, and always together: 2 for complex numbers or
+   * {sum, count}, 4 for 2x2 matrices. Operations still count values; a count or displacement that this
+   * does not divide is INVALID_ARGUMENT, and so is a dtype that makes an element larger than
+   * WEFT_USER_ELEMENT_BYTES_MAX. Memory is aligned for the dtype, so for a struct take one as wide as
+   * its widest member. 0: 1, each value is an element. */
+  size_t element_count;
 } weft_user_op_config_t;
 
 /* A reduction by your function, along the same tree over ranks as sums. Every rank of an operation
- * must use one of the same name (a difference is WEFT_MISMATCH). Values are
- * kept in `dtype` between the calls. If the call fails, `user` is not released. Errors: INVALID_ARGUMENT. Any thread. */
+ * must use one of the same name and element_count (a difference is WEFT_MISMATCH). Values are
+ * kept in `dtype` between the calls. If the call fails, `user` is not released. Errors: INVALID_ARGUMENT. Any thread.
+ *
+ *   static void multiply(const void* left, const void* right, void* out, size_t count,
+ *                        weft_dtype_t dtype, void* user) {
+ *     const double complex *a = left, *b = right;
+ *     for (size_t i = 0; i < count / 2; ++i) ((double complex*)out)[i] = a[i] * b[i];
+ *   }
+ *   weft_user_op_config_t config = {.struct_size = sizeof config, .function = multiply,
+ *                                   .name = "complex product", .element_count = 2};
+ *   weft_op_create_user(&config, &product);
+ *   weft_all_reduce(z, z, 2 * n, WEFT_FLOAT64, product, group, NULL, NULL);  // n complex numbers */
 WEFT_EXPORT weft_result_t weft_op_create_user(const weft_user_op_config_t* config, weft_op_t* op);
 
 /* Forgets a reduction made here. Operations under way are not disturbed. INVALID_ARGUMENT for any

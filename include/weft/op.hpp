@@ -3,6 +3,8 @@
 //   const weft::Op half = weft::Op::PremulSum(0.5f);
 //   group.AllReduce(x, x, n, half);
 //   const weft::Op longest = weft::Op::Of<int32_t>("longest", [](int32_t a, int32_t b) { return a > b ? a : b; });
+//   using Complex = std::complex<double>;   // an element of two float64
+//   const weft::Op product = weft::Op::Of<double, Complex>("product", [](Complex a, Complex b) { return a * b; });
 //
 // Include weft/weft.hpp. Works under way keep what they need of a reduction, also the function. Thread rule: as in op.h; functions may run on several threads at once.
 #ifndef WEFT_OP_HPP_
@@ -24,7 +26,7 @@ inline namespace interface_0 {
 // Owns a reduction; goes wherever a weft_op_t is asked for.
 class Op {
  public:
-  // out = left op right, for count elements: see weft_user_op_t. It must not throw.
+  // out = left op right, for count values: see weft_user_op_t. It must not throw.
   using Function = std::function<void(const void* left, const void* right, void* out,
                                       std::size_t count, weft_dtype_t dtype)>;
 
@@ -39,30 +41,36 @@ class Op {
     return Op(internal::Returned<weft_op_t>(weft_op_create_premul_sum, factor, dtype));
   }
 
-  // A reduction by your function; every rank gives its own one the same name.
-  static Op FromFunction(const std::string& name, Function function) {
+  // A reduction by your function; every rank gives its own one the same name. `element_count` values of the
+  // operation's type are one element.
+  static Op FromFunction(const std::string& name, Function function,
+                         std::size_t element_count = 1) {
     auto owned = std::make_unique<Function>(std::move(function));
-    const weft_user_op_config_t config = {sizeof config, &Call, owned.get(), name.c_str(),
-                                          &Release};
+    const weft_user_op_config_t config = {sizeof config, &Call,    owned.get(),
+                                          name.c_str(),  &Release, element_count};
     Op op(internal::Returned<weft_op_t>(weft_op_create_user, &config));
     (void)owned.release();  // Release deletes it
     return op;
   }
 
-  // The same for elements of type T, one at a time: combine(left, right) returns a T.
-  template <typename T, typename Combine>
+  // The same one element at a time: combine(left, right) returns an Element. That is a T, or what is as large as several
+  // of them and may be copied by its bytes: std::complex<T>, std::array<T, 4>, a struct. Operations count values of T.
+  template <typename T, typename Element = T, typename Combine>
   static Op Of(const std::string& name, Combine combine) {
     (void)DtypeOf<T>();
-    return FromFunction(name, [combine](const void* left, const void* right, void* out,
-                                        std::size_t count, weft_dtype_t) {
-      for (std::size_t i = 0; i < count; ++i) {
-        T a, b;
-        std::memcpy(&a, static_cast<const char*>(left) + i * sizeof(T), sizeof(T));
-        std::memcpy(&b, static_cast<const char*>(right) + i * sizeof(T), sizeof(T));
-        const T combined = combine(a, b);
-        std::memcpy(static_cast<char*>(out) + i * sizeof(T), &combined, sizeof(T));
+    static_assert(sizeof(Element) % sizeof(T) == 0, "an Element is a whole number of values");
+    constexpr std::size_t kValues = sizeof(Element) / sizeof(T);
+    const auto of_all = [combine](const void* left, const void* right, void* out, std::size_t count,
+                                  weft_dtype_t) {
+      for (std::size_t i = 0; i < count / kValues; ++i) {
+        Element a, b;
+        std::memcpy(&a, static_cast<const char*>(left) + i * sizeof(a), sizeof(a));
+        std::memcpy(&b, static_cast<const char*>(right) + i * sizeof(b), sizeof(b));
+        const Element combined = combine(a, b);
+        std::memcpy(static_cast<char*>(out) + i * sizeof(combined), &combined, sizeof(combined));
       }
-    });
+    };
+    return FromFunction(name, of_all, kValues);
   }
 
   Op(Op&& other) noexcept = default;

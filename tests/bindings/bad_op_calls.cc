@@ -63,6 +63,14 @@ std::vector<BadCall> BadOpCalls() {
       Named("an_empty_name", "", "name is empty"),
       Named("a_name_of_64_bytes", std::string(64, 'n'), "longer than 63"),
       Named("a_name_of_a_mebibyte", std::string(1 << 20, 'n'), "longer than 63"),
+      {"weft_op_create_user", "element_count_8193", WEFT_INVALID_ARGUMENT, "at most 8192 bytes",
+       [](Bench& b) {
+         const weft_user_op_config_t config = {.struct_size = sizeof(config),
+                                               .function = Ignore,
+                                               .name = "name",
+                                               .element_count = 8193};
+         return weft_op_create_user(&config, &b.out.op);
+       }},
       Destroyed("sum", WEFT_SUM),
       Destroyed("max_loc", WEFT_MAX_LOC),
       Destroyed("an_internal_number", 1022),

@@ -40,6 +40,10 @@ TEST(CustomOpOf, IsWhatWasMade) {
   EXPECT_EQ((*user)->function, CountCalls);
   EXPECT_EQ((*user)->user, &calls);
   EXPECT_EQ((*user)->name, "mine");
+  EXPECT_EQ((*user)->element_count, 1u);
+  EXPECT_EQ(weft_op_destroy(op), WEFT_SUCCESS);
+  ASSERT_EQ(CreateUserOp(CountCalls, &calls, "mine", &op, 7), WEFT_SUCCESS);
+  EXPECT_EQ(CustomOpOf(op).value()->element_count, 7u);
   EXPECT_EQ(weft_op_destroy(op), WEFT_SUCCESS);
 }
 

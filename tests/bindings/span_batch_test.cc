@@ -1,27 +1,18 @@
 // Batches of messages and collectives on a group over fake nodes, whose ranks are processes. Also run with WEFT_PROGRESS=caller.
-#include <cstdlib>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include "weft/weft.h"
 
-#include "tests/bindings/local_threads.h"
-#include "tests/support/forked_ranks.h"
+#include "tests/bindings/forked_group.h"
 
 namespace weft::test {
 namespace {
 
-constexpr int64_t kTimeoutNs = 30'000'000'000;
 constexpr int kSize = 3;
 constexpr size_t kLarge = 300'001;
-
-#define SAY_UNLESS(condition)                                                  \
-  do {                                                                         \
-    if (!(condition)) return std::string(#condition ": ") + weft_last_error(); \
-  } while (0)
 
 // Each rank sends to all, itself too, more than goes without being received, and receives in another order; a collective beside it.
 std::string ExchangeInOneBatch(weft_group_t group, int rank, bool by_work) {
@@ -68,32 +59,13 @@ std::string ExchangeInOneBatch(weft_group_t group, int rank, bool by_work) {
 }
 
 TEST(SpanBatch, MessagesToAllAndACollectiveGoTogether) {
-  int ends[2];
-  ASSERT_EQ(pipe(ends), 0);
-  const std::vector<RankEnd> ranks = RunForkedRanks(kSize, 60, [&](int rank) -> std::string {
-    setenv("WEFT_FAKE_NODES", "0,1,0", 1);
-    weft_unique_id_t id;
-    if (rank == 0) {
-      SAY_UNLESS(weft_unique_id_create(&id) == WEFT_SUCCESS);
-      for (int other = 1; other < kSize; ++other)
-        SAY_UNLESS(write(ends[1], &id, sizeof(id)) == sizeof(id));
-    } else {
-      SAY_UNLESS(read(ends[0], &id, sizeof(id)) == sizeof(id));
-    }
-    const weft_group_config_t config = ConfigNamed("batches", kTimeoutNs);
-    weft_group_t group = nullptr;
-    SAY_UNLESS(weft_group_create_from_id(&id, kSize, rank, &config, &group) == WEFT_SUCCESS);
+  OnForkedGroup({kSize, "0,1,0"}, [](const GroupRank& self) -> std::string {
     for (const bool by_work : {false, true, false}) {
-      const std::string problem = ExchangeInOneBatch(group, rank, by_work);
+      const std::string problem = ExchangeInOneBatch(self.group, self.rank, by_work);
       if (!problem.empty()) return problem;
     }
-    SAY_UNLESS(weft_group_destroy(group) == WEFT_SUCCESS);
     return "";
   });
-  for (const RankEnd& end : ranks)
-    EXPECT_EQ(end.Problem(), "");
-  close(ends[0]);
-  close(ends[1]);
 }
 
 }  // namespace

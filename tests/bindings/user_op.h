@@ -6,9 +6,12 @@
 namespace weft {
 
 inline weft_result_t CreateUserOp(weft_user_op_t function, void* user, const char* name,
-                                  weft_op_t* op) {
-  const weft_user_op_config_t config = {
-      .struct_size = sizeof(config), .function = function, .user = user, .name = name};
+                                  weft_op_t* op, size_t element_count = 0) {
+  const weft_user_op_config_t config = {.struct_size = sizeof(config),
+                                        .function = function,
+                                        .user = user,
+                                        .name = name,
+                                        .element_count = element_count};
   return weft_op_create_user(&config, op);
 }
 

@@ -1,6 +1,7 @@
 // The C++ wrapper: every operation that wrapper_test.cc does not have, batches, reductions, registration. C++17.
 #include <algorithm>
 #include <chrono>
+#include <complex>
 #include <cstdlib>
 #include <memory>
 #include <stdexcept>
@@ -221,6 +222,14 @@ TEST(WrapperOperations, ReductionsOfYourOwn) {
     int64_t number = rank + 1;
     group.AllReduce(&number, &number, 1, digits);
     EXPECT_EQ(number, 123);
+    using Complex = std::complex<double>;
+    const weft::Op product = weft::Op::Of<double, Complex>(
+        "complex product", [](Complex a, Complex b) { return a * b; });
+    std::vector<Complex> turned(3001, Complex(0, rank + 1));
+    auto* const values = reinterpret_cast<double*>(turned.data());
+    group.AllReduce(values, values, 2 * turned.size(), product);
+    EXPECT_EQ(turned, std::vector<Complex>(3001, Complex(0, -6)));
+    EXPECT_THROW(group.AllReduce(values, values, 3, product), weft::Error);
     weft::Op moved = weft::Op::PremulSum(2.0);
     moved = weft::Op::PremulSum(3.0);
     EXPECT_GE(moved.get(), WEFT_OP_CUSTOM_FIRST);

@@ -170,9 +170,15 @@ class Calls(ranks.LocalRanksTest):
                 x = array.array("d", [1, world.rank + 1, world.rank + 2, 1])
                 world.all_reduce(x, op=product)
                 assert x.tolist() == expected, x
+            product = self.weft.Reduction.user(function, name="product", element_count=4)
+            many = array.array("d", [1, world.rank + 1, world.rank + 2, 1] * 40001)
+            world.all_reduce(many, op=product)
+            assert many.tolist() == expected * 40001
+            self.refused(self.weft.Error, "count 6 is not a multiple of 4", world.all_reduce, array.array("d", [0] * 6), op=product)
 
         on_threads(self.communicators(3), check)
         user = self.weft.Reduction.user
+        self.refused(ValueError, "element_count is 0", user, function, name="x", element_count=0)
         self.refused(TypeError, "runs Python", user, ctypes.CFUNCTYPE(None)(lambda: None), name="x")
         self.refused(TypeError, "must be the address", user, lambda: None, name="x")
         self.refused(self.weft.Error, "name", user, Compiled(), name="x" * 64)

@@ -22,6 +22,7 @@ namespace {
 
 // Every kind, with operations that round, that are the user's, and that do neither.
 std::vector<CollectiveCase> AllCases(int size, uint64_t seed) {
+  constexpr size_t kElementCounts[] = {2, 7, 4, 1, 3};
   std::vector<CollectiveCase> cases;
   for (int number = 1; number < kOpKindCount; ++number) {
     const auto kind = static_cast<OpKind>(number);
@@ -35,7 +36,8 @@ std::vector<CollectiveCase> AllCases(int size, uint64_t seed) {
                            .op = op,
                            .root = static_cast<int>(number_of_case % static_cast<uint64_t>(size)),
                            .count = count,
-                           .seed = seed + number_of_case + 1});
+                           .seed = seed + number_of_case + 1,
+                           .element_count = kElementCounts[number_of_case % 5]});
         }
       }
     }

@@ -135,6 +135,7 @@ std::vector<CollectiveCase> AllCases(uint64_t seed) {
   constexpr weft_dtype_t kTypes[] = {
       WEFT_FLOAT32, WEFT_FLOAT64, WEFT_FLOAT16, WEFT_BFLOAT16, WEFT_FLOAT8_E4M3, WEFT_FLOAT8_E5M2,
       WEFT_INT8,    WEFT_UINT8,   WEFT_INT32,   WEFT_UINT32,   WEFT_INT64,       WEFT_UINT64};
+  constexpr size_t kElementCounts[] = {2, 7, 4, 1, 3};
   std::vector<CollectiveCase> cases;
   for (int number = 0; number < kOpKindCount; ++number) {
     const auto kind = static_cast<OpKind>(number);
@@ -149,7 +150,8 @@ std::vector<CollectiveCase> AllCases(uint64_t seed) {
                            .op = op,
                            .root = static_cast<int>(number_of_case * 7 % kRanks),
                            .count = kind == OpKind::kBarrier ? 0 : count,
-                           .seed = seed + number_of_case + 1});
+                           .seed = seed + number_of_case + 1,
+                           .element_count = kElementCounts[number_of_case % 5]});
         }
       }
     }

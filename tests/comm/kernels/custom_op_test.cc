@@ -245,6 +245,74 @@ TEST(ReduceByUser, PiecesKeepTheOrderOfTheRanks) {
   EXPECT_FALSE(seen.wrong_place);
 }
 
+// A product of the square matrices that elements are, of uint32: associative, not commutative, and of whole elements only.
+struct Matrices {
+  size_t rows;
+  bool divided = false;  // called with less than whole elements
+};
+
+void MultiplyMatrices(const void* left, const void* right, void* out, size_t count,
+                      weft_dtype_t /*dtype*/, void* user) {
+  Matrices& matrices = *static_cast<Matrices*>(user);
+  const size_t rows = matrices.rows;
+  const size_t values = rows * rows;
+  if (count == 0 || count % values != 0) matrices.divided = true;
+  std::vector<uint32_t> product(values);
+  for (size_t first = 0; first + values <= count; first += values) {
+    const auto* const a = static_cast<const uint32_t*>(left) + first;
+    const auto* const b = static_cast<const uint32_t*>(right) + first;
+    for (size_t i = 0; i < values; ++i) {
+      product[i] = 0;
+      for (size_t k = 0; k < rows; ++k)
+        product[i] += a[i / rows * rows + k] * b[k * rows + i % rows];
+    }
+    std::memcpy(static_cast<uint32_t*>(out) + first, product.data(), values * 4);
+  }
+}
+
+// Up to the largest element, 45 x 45 of uint32, along T(n) and along any tree, from places that are not aligned.
+TEST(ReduceByUser, NeverDividesAnElement) {
+  std::mt19937_64 random(TestSeed());
+  for (const size_t rows : {1, 2, 3, 5, 7, 22, 23, 45}) {
+    const size_t values = rows * rows;
+    ASSERT_LE(values * 4, size_t{WEFT_USER_ELEMENT_BYTES_MAX});
+    Matrices matrices{rows};
+    const CustomOp op{.kind = kOpUser,
+                      .function = MultiplyMatrices,
+                      .user = &matrices,
+                      .element_count = values,
+                      .name = "matrix product"};
+    for (int round = 0; round < 8; ++round) {
+      const int source_count = kSourceCounts[random() % std::size(kSourceCounts)];
+      const size_t count = rows > 7 ? 1 + random() % 2 : 1 + random() % 700;
+      const std::vector<uint8_t> merges = RandomMerges(source_count, random);
+      Buffers sources(source_count, count * values * 4, random() % 4);
+      std::vector<uint32_t> expected;
+      for (int s = 0; s < source_count; ++s) {
+        std::vector<uint32_t> source(count * values);
+        for (uint32_t& value : source)
+          value = static_cast<uint32_t>(random());
+        std::memcpy(sources[s], source.data(), source.size() * 4);
+        if (s == 0) {
+          expected = source;
+        } else {
+          MultiplyMatrices(expected.data(), source.data(), expected.data(), source.size(),
+                           WEFT_UINT32, &matrices);
+        }
+      }
+      const std::vector<void*> pointers = sources.Pointers();
+      std::vector<uint32_t> result(count * values);
+      void* const to = result.data();
+      ReduceByUser(op, WEFT_UINT32,
+                   {pointers.data(), source_count, &to, 1, count, 0, nullptr,
+                    round % 2 == 0 ? nullptr : merges.data()});
+      EXPECT_EQ(result, expected) << rows << " rows, " << source_count << " sources, " << count
+                                  << " elements, --gtest_random_seed=" << TestSeed();
+    }
+    EXPECT_FALSE(matrices.divided) << rows << " rows";
+  }
+}
+
 void KeepLeft(const void* left, const void* /*right*/, void* out, size_t count, weft_dtype_t dtype,
               void* /*user*/) {
   std::memmove(out, left, count * DtypeSize(dtype));
@@ -318,6 +386,10 @@ TEST(CheckReduction, WantsTheReductionThatTheNumberStandsFor) {
   ExpectRefused(WEFT_FLOAT32, kOpPremulSum, &user, "1022 is not a reduction");
   ExpectRefused(WEFT_FLOAT64, kOpPremulSum, &scaled, "made for float32, not for float64");
   ExpectRefused(WEFT_BOOL, kOpPremulSum, &boolean, "no premul_sum of bool");
+  const CustomOp large{
+      .kind = kOpUser, .function = KeepLeft, .element_count = 2049, .name = "large"};
+  ExpectRefused(WEFT_FLOAT32, kOpUser, &large, "has 2049 float32 and so more than the 8192 bytes");
+  EXPECT_TRUE(CheckReduction(WEFT_FLOAT16, kOpUser, &large).ok());
   EXPECT_TRUE(CheckReduction(WEFT_FLOAT32, kOpPremulSum, &scaled).ok());
   for (const weft_dtype_t dtype : kDtypes)
     EXPECT_TRUE(CheckReduction(dtype, kOpUser, &user).ok()) << DtypeName(dtype);

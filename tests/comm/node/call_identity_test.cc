@@ -98,6 +98,12 @@ TEST(CallIdentity, DiffersInEverythingThatRanksMustAgreeOn) {
   EXPECT_TRUE(differs([](Collective& c) { c.purpose.signature_salt = 1; }));
   EXPECT_TRUE(differs([&](Collective& c) { c.custom = std::make_shared<CustomOp>(other); }));
   EXPECT_TRUE(differs([&](Collective& c) { c.layout = layout; }));
+  // As many values, in one element.
+  const CustomOp whole{.element_count = 7, .name = "one"};
+  EXPECT_TRUE(differs([&](Collective& c) {
+    c.custom = std::make_shared<CustomOp>(whole);
+    c.count = 1;
+  }));
   // A salt cannot stand for a root.
   EXPECT_TRUE(differs([](Collective& c) { c.root = 1, c.purpose.signature_salt = 1; }));
 }

@@ -30,7 +30,7 @@ uint64_t Mix(uint64_t x) {
 class Buffer {
  public:
   Buffer(size_t bytes, Memory memory, size_t misalignment_bytes)
-      : total_(bytes + 2 * kMarginBytes + 64), memory_(memory) {
+      : total_(bytes + 2 * kMarginBytes + misalignment_bytes), memory_(memory) {
     base_ = Take();
     std::memset(base_, kPattern, total_);
     data_ = base_ + kMarginBytes + misalignment_bytes;
@@ -157,8 +157,9 @@ void ShiftPartsInPlace(const CollectiveModel& model, int rank, Side* in, Side* o
 }  // namespace
 
 std::string CollectiveCase::Name() const {
-  return fmt::format("{} {} {} count {} root {} seed {} {}", OpKindName(kind), DtypeName(dtype),
-                     OpName(op), count, root, seed, ProtocolName(algorithm));
+  return fmt::format("{} {} {} count {} of {} values root {} seed {} {}", OpKindName(kind),
+                     DtypeName(dtype), OpName(op), count, element_count, root, seed,
+                     ProtocolName(algorithm));
 }
 
 LocalChoice LocalChoice::FromSeed(uint64_t seed, int rank) {

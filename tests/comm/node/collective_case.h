@@ -24,6 +24,7 @@ struct CollectiveCase {
   size_t count = 0;  // vector forms: blocks have up to that many; iov forms: all parts together
   uint64_t seed = 1;
   Protocol algorithm = Protocol::kAuto;
+  size_t element_count = 1;  // values of an element, of kOpUser only
 
   std::string Name() const;
 };

@@ -215,13 +215,19 @@ size_t CollectiveModel::InPlaceOut(int rank) const {
   return In(rank).offsets[static_cast<size_t>(rank)];
 }
 
+size_t CollectiveModel::ValuesPerElement() const {
+  return TraitsOf(test_.kind).reduces && test_.op == kOpUser ? test_.element_count : 1;
+}
+
 size_t CollectiveModel::element() const {
-  return TraitsOf(test_.kind).reduces ? ElementBytes(test_.dtype, test_.op)
-                                      : DtypeSize(test_.dtype);
+  return (TraitsOf(test_.kind).reduces ? ElementBytes(test_.dtype, test_.op)
+                                       : DtypeSize(test_.dtype)) *
+         ValuesPerElement();
 }
 
 // premul_sum: another factor for each rank. The user's reduction is neither commutative nor associative,
-// so that only the canonical tree gives its result.
+// so that only the canonical tree gives its result; and each byte of an element depends on others of it,
+// so that only whole elements do.
 std::shared_ptr<const CustomOp> CollectiveModel::Custom(int rank) const {
   if (!TraitsOf(test_.kind).reduces) return nullptr;
   auto op = std::make_shared<CustomOp>();
@@ -235,13 +241,25 @@ std::shared_ptr<const CustomOp> CollectiveModel::Custom(int rank) const {
   }
   if (test_.op != kOpUser) return nullptr;
   op->name = "mix bytes";
+  op->element_count = ValuesPerElement();
+  op->owner = std::make_shared<size_t>(op->element_count);
+  op->user = op->owner.get();
   op->function = [](const void* left, const void* right, void* out, size_t count,
-                    weft_dtype_t dtype, void*) {
-    const auto* const a = static_cast<const unsigned char*>(left);
-    const auto* const b = static_cast<const unsigned char*>(right);
-    auto* const to = static_cast<unsigned char*>(out);
-    for (size_t i = 0; i < count * DtypeSize(dtype); ++i)
-      to[i] = static_cast<unsigned char>(a[i] * 3 + b[i] * 5 + 1);
+                    weft_dtype_t dtype, void* user) {
+    const size_t values = *static_cast<const size_t*>(user);
+    const size_t bytes = values * DtypeSize(dtype);
+    const auto* a = static_cast<const unsigned char*>(left);
+    const auto* b = static_cast<const unsigned char*>(right);
+    auto* to = static_cast<unsigned char*>(out);
+    std::vector<unsigned char> mixed(bytes);  // `out` may be `left`
+    for (size_t element = 0; element < count / values; ++element) {
+      for (size_t i = 0; i < bytes; ++i) {
+        const int own = a[i] * 3 + b[i] * 7;
+        mixed[i] = static_cast<unsigned char>(own + (a[bytes - 1 - i] + b[(i + 1) % bytes]) * 2);
+      }
+      std::memcpy(to, mixed.data(), bytes);
+      a += bytes, b += bytes, to += bytes;
+    }
   };
   return op;
 }
@@ -252,7 +270,10 @@ std::vector<char> CollectiveModel::Input(int rank, int block) const {
   for (size_t i = 0; i < count; ++i) {
     const uint64_t place =
         static_cast<uint64_t>(rank) * 7919 + static_cast<uint64_t>(block) * 104729;
-    PutElement(test_.dtype, Mix(test_.seed * 1000003 + place + i), bytes.data() + i * element());
+    for (size_t value = 0; value < ValuesPerElement(); ++value) {
+      PutElement(test_.dtype, Mix(test_.seed * 1000003 + place + i + value * 15485863),
+                 bytes.data() + i * element() + value * DtypeSize(test_.dtype));
+    }
     if (TraitsOf(test_.kind).reduces && IsLocOp(test_.op)) {
       const auto index = static_cast<int64_t>(Mix(place + i) % 7);  // equal ones too
       std::memcpy(bytes.data() + i * element() + 8, &index, sizeof(index));
@@ -288,7 +309,8 @@ std::vector<char> CollectiveModel::Expected(int rank, int block) const {
   if (size_ > kSourcesMax) {
     WEFT_CHECK(size_ <= 2 * kSourcesMax);
     for (const int first : {0, kSourcesMax}) {
-      halves.emplace_back(count * DtypeSize(AccumulatorDtype(test_.dtype, test_.op)));
+      halves.emplace_back(count * DtypeSize(AccumulatorDtype(test_.dtype, test_.op)) *
+                          ValuesPerElement());
       void* half = halves.back().data();
       Add(ReduceStage::kFirst, {.sources = sources.data() + first,
                                 .source_count = first == 0 ? kSourcesMax : size_ - first,

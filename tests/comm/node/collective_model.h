@@ -57,6 +57,7 @@ class CollectiveModel {
   const std::vector<size_t>& part_counts() const { return part_counts_; }
 
  private:
+  size_t ValuesPerElement() const;
   size_t InCount(int rank, int block) const;
   size_t OutCount(int rank, int block) const;
   // Elements that `from` sends to `to` in the exchanges.

@@ -167,6 +167,57 @@ TEST_P(ThreadRanks, MatchReferenceOnEveryPath) {
   sample.Print("paths on " + std::to_string(GetParam()) + " threads", number);
 }
 
+// Elements of several values, also such as no cache line holds whole, in rounds of every protocol: none is cut anywhere.
+TEST_P(ThreadRanks, ElementsOfSeveralValuesStayWhole) {
+  struct Shape {
+    weft_dtype_t dtype;
+    size_t element_count;
+    std::vector<size_t> counts;  // of elements
+  };
+
+  const std::vector<Shape> shapes = {
+      {WEFT_FLOAT64, 2, {1, 3, 517, 33'333}}, {WEFT_FLOAT64, 3, {2, 91, 22'003}},
+      {WEFT_INT32, 4, {3, 1'021, 40'009}},    {WEFT_FLOAT64, 7, {1, 173, 9'973}},
+      {WEFT_INT8, 3, {5, 17, 200'003}},       {WEFT_FLOAT16, 37, {7, 7'001}},
+      {WEFT_FLOAT64, 300, {1, 9, 401}},       {WEFT_UINT8, 8'191, {1, 3, 129}},
+      {WEFT_FLOAT64, 1'024, {1, 2, 131}}};
+  const uint64_t seed = TestSeed(23);
+  SCOPED_TRACE(testing::Message() << "WEFT_TEST_SEED=" << seed);
+  std::vector<CollectiveCase> cases;
+  for (const Shape& shape : shapes) {
+    for (const OpKind kind : kKinds) {
+      if (!TraitsOf(kind).reduces) continue;
+      for (const size_t count : shape.counts) {
+        const auto number = static_cast<int>(cases.size());
+        cases.push_back({.kind = kind,
+                         .dtype = shape.dtype,
+                         .op = kOpUser,
+                         .root = number % GetParam(),
+                         .count = count,
+                         .seed = seed + cases.size(),
+                         .element_count = shape.element_count});
+      }
+    }
+  }
+  const CaseSample sample({.every = 5, .sanitized = 13}, seed);
+  EXPECT_EQ(RunThreadRanks(GetParam(), {.name = "elements"},
+                           [&](ProcessGroup& group) -> std::string {
+                             for (size_t i = 0; i < cases.size(); ++i) {
+                               if (!sample.Takes(i)) continue;
+                               // Direct where all have symmetric memory, by chance in one case of three.
+                               LocalChoice choice =
+                                   LocalChoice::FromSeed(cases[i].seed, group.rank());
+                               if (i % 3 == 0) choice.in = choice.out = Memory::kSymmetric;
+                               const std::string problem = RunCase(group, cases[i], choice);
+                               if (!problem.empty()) return problem;
+                             }
+                             return "";
+                           }),
+            "");
+  sample.Print("elements of several values on " + std::to_string(GetParam()) + " threads",
+               cases.size());
+}
+
 // More operations in flight than the window has places, of every size class, waited for in any order.
 TEST_P(ThreadRanks, ManyOperationsInFlight) {
   constexpr int kOperations = 100;

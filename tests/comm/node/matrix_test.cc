@@ -39,6 +39,7 @@ std::vector<weft_op_t> OpsOf(OpKind kind, weft_dtype_t dtype) {
 std::vector<Combination> Combinations(int size, uint64_t seed) {
   const auto ranks = static_cast<size_t>(size);
   const size_t counts[] = {1, ranks + 1, 7, 13, 331, 1021};
+  const size_t element_counts[] = {1, 2, 3, 4, 7};
   std::vector<Combination> all;
   for (int number = 1; number < kOpKindCount; ++number) {
     const auto kind = static_cast<OpKind>(number);
@@ -53,7 +54,8 @@ std::vector<Combination> Combinations(int size, uint64_t seed) {
                               .op = op,
                               .root = static_cast<int>(index % ranks),
                               .count = counts[index % std::size(counts)],
-                              .seed = seed + index},
+                              .seed = seed + index,
+                              .element_count = element_counts[index / 12 % 5]},
                              {.in_place = in_place,
                               .asynchronous = asynchronous,
                               .in = memory,

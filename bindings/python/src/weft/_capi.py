@@ -524,6 +524,7 @@ class weft_allocator_t(Structure):
 
 # op.h
 weft_user_op_t = CFUNCTYPE(None, c_void_p, c_void_p, c_void_p, c_size_t, c_int, c_void_p)
+WEFT_USER_ELEMENT_BYTES_MAX = 8192
 
 
 class weft_user_op_config_t(Structure):
@@ -533,6 +534,7 @@ class weft_user_op_config_t(Structure):
         ("user", c_void_p),
         ("name", c_char_p),
         ("release_user", CFUNCTYPE(None, c_void_p)),
+        ("element_count", c_size_t),
     ]
 
 

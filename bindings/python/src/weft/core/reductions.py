@@ -74,15 +74,18 @@ class Reduction(int):
         return cls._named(op.value, f"premul_sum of {DType(number).name.lower()}")
 
     @classmethod
-    def user(cls, function: Any, *, name: str, user: int = 0) -> Reduction:
+    def user(cls, function: Any, *, name: str, user: int = 0, element_count: int = 1) -> Reduction:
         """A reduction by a function of C: `void f(const void* left, const void* right, void* out, size_t count, int dtype, void* user)`, out[i] = left[i] op
-        right[i], associative. `function` is its address: a number, an object with `address` (numba.cfunc), or one of ctypes that lies in a library.
+        right[i], associative, for any part of a buffer. `element_count` numbers of it that follow each other are one element, and are not taken apart: 2 of complex
+        numbers. `function` is its address: a number, an object with `address` (numba.cfunc), or one of ctypes that lies in a library.
         Ranks are compared by `name`, of at most 63 bytes. It runs on threads of weft's, so it must not be Python: what is made of a Python function by
         ctypes is refused."""
         refuse_inside_check()
         address = _address_of(function)
+        if element_count < 1:
+            raise ValueError(f"element_count is {element_count}; an element has at least one number")
         config = _capi.weft_user_op_config_t(struct_size=ctypes.sizeof(_capi.weft_user_op_config_t), function=_capi.weft_user_op_t(address), user=user,
-                                             name=name.encode())
+                                             name=name.encode(), element_count=element_count)
         op = ctypes.c_int()
         check(library.weft_op_create_user(ctypes.byref(config), ctypes.byref(op)))
         if not isinstance(function, int):
