@@ -123,6 +123,7 @@ Outcome Repro::Call(const Job& job, const Way& way, std::optional<std::string>* 
   call.struct_size = sizeof(call);
   call.timeout_ns = int64_t{options_.timeout_s} * 1'000'000'000;
   call.algorithm = way.algorithm;
+  call.fields = way.algorithm != nullptr ? WEFT_CALL_STRICT_ALGORITHM : 0;
   weft_work_t work = nullptr;
   weft_result_t result = job.Start(run_.group(), &call, 0, way.blocking ? nullptr : &work);
   if (result == WEFT_SUCCESS && work != nullptr) result = weft_work_wait(work, 0);

@@ -1,5 +1,7 @@
 #include "bindings/c/call_options.h"
 
+#include <cstring>
+
 #include "bindings/c/guard.h"
 #include "bindings/c/struct_size.h"
 #include "comm/kernels/dtype.h"
@@ -10,7 +12,8 @@ absl::Status ReadCallOptions(const char* name, const weft_call_t* given, weft_ca
   weft_call_t& call = *options;
   WEFT_RETURN_IF_ERROR(ReadConfig(name, given, &call));
   if (call.timeout_ns < 0) return InvalidArgument(name, "timeout_ns is negative");
-  constexpr uint32_t kKnown = WEFT_CALL_WIRE_DTYPE | WEFT_CALL_BACKGROUND | WEFT_CALL_STREAM;
+  constexpr uint32_t kKnown =
+      WEFT_CALL_WIRE_DTYPE | WEFT_CALL_BACKGROUND | WEFT_CALL_STREAM | WEFT_CALL_STRICT_ALGORITHM;
   if ((call.fields & ~kKnown) != 0) {
     return InvalidArgument(name, StrCat("fields has unknown bits: ", call.fields));
   }
@@ -27,6 +30,19 @@ absl::Status ReadCallOptions(const char* name, const weft_call_t* given, weft_ca
                      "stream is set, but the group is one of host memory, which has no streams");
   }
   return absl::OkStatus();
+}
+
+absl::Status ReadAlgorithm(const char* call, const char* name, uint32_t fields,
+                           Collective* collective) {
+  if (name == nullptr) return absl::OkStatus();
+  for (int i = 0; i < kNamedProtocolCount; ++i) {
+    if (std::strcmp(name, ProtocolName(static_cast<Protocol>(i))) != 0) continue;
+    collective->algorithm = static_cast<Protocol>(i);
+    collective->strict_algorithm = (fields & WEFT_CALL_STRICT_ALGORITHM) != 0;
+    return absl::OkStatus();
+  }
+  return InvalidArgument(call, StrCat("there is no algorithm \"", name,
+                                      "\"; pass NULL or one that weft_explain names"));
 }
 
 absl::Status CheckWireDtype(const char* name, const weft_call_t& options, weft_dtype_t dtype) {

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "comm/group/call_key.h"
+#include "comm/group/collective.h"
 
 namespace weft {
 
@@ -28,6 +29,11 @@ inline bool ReadExtras(const weft_call_t& call, CallExtras* extras) {
 // Copies `given` (may be NULL) over the defaults in *options and checks what can be checked without the
 // call's other arguments; the algorithm is left to the caller. Sentences begin with `call`.
 absl::Status ReadCallOptions(const char* call, const weft_call_t* given, weft_call_t* options);
+
+// The algorithm that a caller names, or NULL, and whether it insists on it (WEFT_CALL_STRICT_ALGORITHM in `fields`).
+// INVALID_ARGUMENT if there is none of that name.
+absl::Status ReadAlgorithm(const char* call, const char* name, uint32_t fields,
+                           Collective* collective);
 
 // UNSUPPORTED if the call asks for a wire type other than `dtype`, that of its elements. A `dtype` that is none is
 // found elsewhere.

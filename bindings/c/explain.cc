@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "bindings/c/call_options.h"
 #include "bindings/c/guard.h"
 #include "bindings/c/handles.h"
 #include "bindings/c/op.h"
@@ -54,6 +55,11 @@ absl::Status MakeCall(const weft_explain_query_t& query, int size, Collective* c
   call->dtype = query.dtype;
   call->op = query.op;
   call->count = query.count;
+  if ((query.fields & ~WEFT_CALL_STRICT_ALGORITHM) != 0) {
+    return InvalidArgument(
+        kCall, StrCat("fields has bits that say nothing to weft_explain: ", query.fields));
+  }
+  WEFT_RETURN_IF_ERROR(ReadAlgorithm(kCall, query.algorithm, query.fields, call));
   if (TraitsOf(call->kind).reduces) WEFT_RETURN_IF_ERROR(ReadReduction(query.op, call));
   size_t bytes = 0;
   const size_t count = call->count;

@@ -1,6 +1,5 @@
 #include "bindings/c/issue.h"
 
-#include <cstring>
 #include <utility>
 
 #include "base/per_thread.h"
@@ -10,18 +9,6 @@
 
 namespace weft {
 namespace {
-
-absl::Status ReadAlgorithm(const char* call, const char* name, Protocol* algorithm) {
-  if (name == nullptr) return absl::OkStatus();
-  for (int i = 0; i < kNamedProtocolCount; ++i) {
-    if (std::strcmp(name, ProtocolName(static_cast<Protocol>(i))) != 0) continue;
-    *algorithm = static_cast<Protocol>(i);
-    return absl::OkStatus();
-  }
-  return CallError(
-      WEFT_UNSUPPORTED, call,
-      StrCat("there is no algorithm \"", name, "\"; pass NULL or one that weft_explain names"));
-}
 
 // A reduction made at run time, for its number. From then on the call, and its `layout` if it has one, count elements.
 absl::Status ReadOp(BlockLayout* layout, Collective* collective) {
@@ -62,7 +49,7 @@ absl::Status ReadCall(const weft_call_t* given, Collective* collective) {
   const char* const name = OpKindName(collective->kind);
   weft_call_t call{};
   WEFT_RETURN_IF_ERROR(ReadCallOptions(name, given, &call));
-  WEFT_RETURN_IF_ERROR(ReadAlgorithm(name, call.algorithm, &collective->algorithm));
+  WEFT_RETURN_IF_ERROR(ReadAlgorithm(name, call.algorithm, call.fields, collective));
   if (collective->kind != OpKind::kBarrier) {
     WEFT_RETURN_IF_ERROR(CheckWireDtype(name, call, collective->dtype));
   }

@@ -117,6 +117,7 @@ struct Collective {
   std::shared_ptr<const CustomOp> custom;     // of kOpPremulSum and kOpUser only
   CallPurpose purpose;                        // tells calls apart that otherwise look alike
   // Local.
+  bool strict_algorithm = false;  // `algorithm`, or the call is UNSUPPORTED
   const void* in = nullptr;
   void* out = nullptr;
   int64_t timeout_ns = 0;  // 0: the group's

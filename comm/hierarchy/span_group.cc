@@ -558,6 +558,12 @@ std::string SpanGroup::Explain(const Collective& call, BufferKind /*buffers*/) c
       "nodes: {}\nschedule: {}\nsegments: {}\nsent elements: {}\nsent accumulators: {}\n",
       core_.islands.count(), chosen->schedule->algorithm(), chosen->schedule->segments(),
       sent.elements, sent.accumulators);
+  if (call.algorithm != Protocol::kAuto) {
+    text += fmt::format(
+        "algorithm: {} is asked for and not taken, groups over several nodes have schedules of "
+        "their own\n",
+        ProtocolName(call.algorithm));
+  }
   text += LinksText(core_.links);
   // Of counts that other ranks have nothing can be said.
   if (const auto time =

@@ -66,8 +66,7 @@ absl::StatusOr<std::shared_ptr<SpanPlan>> SpanPlans::Make(const Collective& call
 }
 
 absl::StatusOr<std::shared_ptr<SpanPlan>> SpanPlans::PlanOf(const Collective& call) {
-  if (call.layout != nullptr || call.custom != nullptr || call.algorithm != Protocol::kAuto)
-    return Make(call);
+  if (call.layout != nullptr || call.custom != nullptr || call.strict_algorithm) return Make(call);
   ++calls_;
   const Shape shape{call.kind, call.dtype, call.op, call.numerics, call.root, call.count};
   for (Kept& kept : kept_) {

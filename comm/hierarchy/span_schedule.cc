@@ -98,11 +98,13 @@ std::unique_ptr<CollectiveSchedule> Lanes(const ScheduleGoal& goal, const Island
                                pieces > kSourcesMax ? ManyPieces : MakeDirectSchedule);
 }
 
-absl::Status NoAlgorithm(const Collective& call) {
-  if (call.algorithm == Protocol::kAuto) return absl::OkStatus();
+// Elsewhere the name of one is a hint, and nothing that is chosen here depends on it.
+absl::Status CheckStrict(const Collective& call) {
+  if (!call.strict_algorithm || call.algorithm == Protocol::kAuto) return absl::OkStatus();
   return MakeError(WEFT_UNSUPPORTED, {.operation = OpKindName(call.kind)},
                    fmt::format("{}: algorithm \"{}\": groups over several nodes have none that can "
-                               "be asked for; pass NULL to let weft choose",
+                               "be asked for; pass NULL, or leave WEFT_CALL_STRICT_ALGORITHM out "
+                               "of fields, to let weft choose",
                                OpKindName(call.kind), ProtocolName(call.algorithm)));
 }
 
@@ -151,7 +153,6 @@ absl::StatusOr<std::unique_ptr<CollectiveSchedule>> ScheduleOf(const Collective&
                                                                const Islands& islands,
                                                                SpanChoices& choices) {
   const int size = static_cast<int>(islands.island_of.size());
-  WEFT_RETURN_IF_ERROR(NoAlgorithm(call));
   if (TraitsOf(call.kind).local_counts) return ExchangeOf(call, rank, size);
   WEFT_ASSIGN_OR_RETURN(const ScheduleGoal goal, GoalOf(call, size));
   const uint64_t bytes = BytesOf(call, goal);
@@ -188,8 +189,9 @@ absl::StatusOr<ChosenSchedule> ChooseSchedule(const Collective& call, int rank,
                                               const Islands& islands,
                                               const ForeignSchedules& foreign,
                                               SpanChoices& choices) {
+  WEFT_RETURN_IF_ERROR(CheckStrict(call));
   ChosenSchedule chosen;
-  if (call.algorithm == Protocol::kAuto && !TraitsOf(call.kind).local_counts) {
+  if (!TraitsOf(call.kind).local_counts) {
     WEFT_ASSIGN_OR_RETURN(const ScheduleGoal goal,
                           GoalOf(call, static_cast<int>(islands.island_of.size())));
     chosen.foreign = foreign.Find(goal, AnyOrderWillDo(call));

@@ -30,7 +30,7 @@ struct ChosenSchedule {
   const ForeignSchedule* foreign = nullptr;  // the user's that it is; nullptr: weft's own
 };
 
-// UNSUPPORTED if there is none.
+// UNSUPPORTED if there is none, or if the call insists on an algorithm: those that calls may name are of one node.
 absl::StatusOr<ChosenSchedule> ChooseSchedule(const Collective& call, int rank,
                                               const Islands& islands,
                                               const ForeignSchedules& foreign,

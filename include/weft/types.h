@@ -131,13 +131,18 @@ typedef enum weft_numerics {
 #define WEFT_CALL_BACKGROUND 2u
 #define WEFT_CALL_STREAM \
   4u /* stream is set, if NULL to CUDA's default stream; device groups only */
+/* Where `algorithm` cannot be taken, the call is WEFT_UNSUPPORTED, on all ranks alike, and the group works on. Without it
+ * groups over several nodes, which have schedules of their own, leave the name aside, and weft_explain says so. In a
+ * group on one node, where the names belong, it changes nothing: a call that one cannot do is always WEFT_UNSUPPORTED. */
+#define WEFT_CALL_STRICT_ALGORITHM 8u
 
 /* Options of one call; pass NULL for all defaults. */
 typedef struct weft_call {
   size_t struct_size;
   int64_t timeout_ns;    /* nanoseconds until WEFT_TIMEOUT; 0: the group's */
   const char* algorithm; /* NULL: chosen by weft; else a name that weft_explain prints, the same on
-                            all ranks */
+                            all ranks, WEFT_INVALID_ARGUMENT if there is none of it; over several nodes
+                            a hint, see WEFT_CALL_STRICT_ALGORITHM */
   uint32_t fields;       /* WEFT_CALL_* */
   weft_dtype_t wire_dtype;  /* element type between nodes; WEFT_UNSUPPORTED if it is not the call's,
                                since elements are moved as they are; barriers ignore it */

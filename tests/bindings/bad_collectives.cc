@@ -199,7 +199,7 @@ void AddOptionFaults(bool has_data, Faults* faults) {
   }
   faults->AddCall("unknown_numerics", WEFT_INVALID_ARGUMENT, "numerics 2",
                   [](weft_call_t& call) { call.numerics = Unknown<weft_numerics_t>(2); });
-  faults->AddCall("an_algorithm", WEFT_UNSUPPORTED, "algorithm \"ring\"",
+  faults->AddCall("an_algorithm", WEFT_INVALID_ARGUMENT, "algorithm \"ring\"",
                   [](weft_call_t& call) { call.algorithm = "ring"; });
   faults->AddCall("a_stream", WEFT_UNSUPPORTED, "stream is set",
                   [](weft_call_t& call) { call.stream = &call; });

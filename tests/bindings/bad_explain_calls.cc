@@ -42,6 +42,12 @@ std::vector<BadCall> BadExplainCalls() {
       [](auto& query) { query.op = Unknown<weft_op_t>(123456); }, &calls);
   Add(
       "bits_of_floats", "bit_and", [](auto& query) { query.op = WEFT_BIT_AND; }, &calls);
+  Add(
+      "an_unknown_algorithm", "there is no algorithm \"ring\"",
+      [](auto& query) { query.algorithm = "ring"; }, &calls);
+  Add(
+      "another_field", "fields has bits", [](auto& query) { query.fields = WEFT_CALL_BACKGROUND; },
+      &calls);
   calls.push_back(
       {"weft_explain", "group_NULL", WEFT_INVALID_ARGUMENT, "group is NULL", [](Bench&) {
          char text[64];

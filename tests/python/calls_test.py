@@ -36,7 +36,7 @@ class Calls(ranks.LocalRanksTest):
     def test_options(self):
         def check(world):
             x = array.array("i", [1] * 1000)
-            for options in ({"timeout": 10}, {"priority": -3}, {"tag": 2**64 - 1}, {"algorithm": None}, {"numerics": "fast"}, {"background": True},
+            for options in ({"timeout": 10}, {"priority": -3}, {"tag": 2**64 - 1}, {"algorithm": None}, {"algorithm": "auto", "strict_algorithm": True}, {"numerics": "fast"}, {"background": True},
                             {"tag": 1, "timeout": 5.5, "priority": 2, "numerics": "canonical"}):
                 world.all_reduce(x, op="max", **options)
                 world.all_reduce(x, op="max", async_op=True, **options).wait()

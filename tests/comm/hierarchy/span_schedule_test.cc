@@ -63,12 +63,24 @@ TEST(SpanSchedule, IsThereForEveryKindAndNumberOfRanks) {
   }
 }
 
-TEST(SpanSchedule, AnAlgorithmCannotBeAskedFor) {
-  const Collective call{.kind = OpKind::kAllReduce,
-                        .dtype = WEFT_FLOAT32,
-                        .count = 5,
-                        .algorithm = Protocol::kDirect};
-  EXPECT_EQ(ResultOf(DefaultSchedule(call, IslandsOf(4, 0)).status()), WEFT_UNSUPPORTED);
+TEST(SpanSchedule, AnAlgorithmIsAHintUnlessTheCallInsists) {
+  const LinkModel links = LinkModel::Default();
+  const Islands islands = IslandsOf(4, 0);
+  SpanChoices choices(islands, links);
+  Collective call{.kind = OpKind::kAllReduce, .dtype = WEFT_FLOAT32, .count = 5};
+  const auto choose = [&] {
+    return ChooseSchedule(call, 0, islands, ForeignSchedules(), choices);
+  };
+  const auto without = choose();
+  ASSERT_TRUE(without.ok());
+  call.algorithm = Protocol::kStaged;
+  const auto hinted = choose();
+  ASSERT_TRUE(hinted.ok()) << hinted.status();
+  EXPECT_EQ(hinted->schedule->algorithm(), without->schedule->algorithm());
+  call.strict_algorithm = true;
+  EXPECT_EQ(ResultOf(choose().status()), WEFT_UNSUPPORTED);
+  call.algorithm = Protocol::kAuto;
+  EXPECT_TRUE(choose().ok());
 }
 
 }  // namespace

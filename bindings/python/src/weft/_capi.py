@@ -67,6 +67,7 @@ WEFT_NUMERICS_FAST = 1
 WEFT_CALL_WIRE_DTYPE = 1
 WEFT_CALL_BACKGROUND = 2
 WEFT_CALL_STREAM = 4
+WEFT_CALL_STRICT_ALGORITHM = 8
 
 
 class weft_call_t(Structure):
@@ -402,6 +403,8 @@ class weft_explain_query_t(Structure):
         ("dtype", c_int),
         ("op", c_int),
         ("symmetric", c_int),
+        ("algorithm", c_char_p),
+        ("fields", c_uint32),
     ]
 
 

@@ -28,7 +28,8 @@ class CallOptions(TypedDict, total=False):
     """Of collectives. What is left out is the default."""
 
     timeout: float | None  # seconds until TIMEOUT; None: the communicator's
-    algorithm: str | None  # a name that explain() prints, the same on all ranks; None: weft chooses
+    algorithm: str | None  # a name that explain() prints, the same on all ranks; None: weft chooses. A hint over several nodes
+    strict_algorithm: bool  # no hint: UNSUPPORTED where it cannot be taken
     numerics: Literal["canonical", "fast"]  # order of additions, the same on all ranks; "fast" pays between nodes alone
     priority: int  # larger starts first within a batch
     tag: int  # yours; stands in the flight recorder
@@ -50,7 +51,7 @@ def reference(call: CallOptions | MessageOptions) -> Reference:
 
 
 def _options(timeout: float | None = None, algorithm: str | None = None, numerics: str = "canonical", priority: int = 0, tag: int = 0,
-             background: bool = False) -> _capi.weft_call_t:
+             background: bool = False, strict_algorithm: bool = False) -> _capi.weft_call_t:
     if numerics not in _NUMERICS:
         raise ValueError(f"numerics is {numerics!r}; it must be {' or '.join(map(repr, _NUMERICS))}")
     priority = index(priority)
@@ -58,7 +59,7 @@ def _options(timeout: float | None = None, algorithm: str | None = None, numeric
         raise ValueError(f"priority is {priority}; it must be a whole number of 32 bits")
     return _capi.weft_call_t(
         struct_size=ctypes.sizeof(_capi.weft_call_t), timeout_ns=nanoseconds(timeout), algorithm=None if algorithm is None else algorithm.encode(),
-        fields=_capi.WEFT_CALL_BACKGROUND if background else 0, numerics=_NUMERICS[numerics], priority=priority, tag=tag_number(tag))
+        fields=(_capi.WEFT_CALL_BACKGROUND if background else 0) | (_capi.WEFT_CALL_STRICT_ALGORITHM if strict_algorithm else 0), numerics=_NUMERICS[numerics], priority=priority, tag=tag_number(tag))
 
 
 def tag_number(tag: int) -> int:

@@ -40,10 +40,10 @@ class Reports(Group):
     """Of a communicator."""
 
     def explain(self, operation: str, count: int, dtype: AnyDType = "float32", op: AnyOp = "sum", *,
-                memory: Literal["private", "symmetric", "shared"] = "private") -> str:
+                memory: Literal["private", "symmetric", "shared"] = "private", algorithm: str | None = None, strict_algorithm: bool = False) -> str:
         """Lines of "name: value": which algorithm a call would take, the bytes it moves, why, and which ones it would not. `operation` is the method's
         name, `count` elements as C's call takes them (docs/api/collective.md), of _v forms the largest block. `memory`: of all buffers; "shared": and all outs
-        are one place."""
+        are one place. `algorithm` and `strict_algorithm`: the call's options."""
         if memory not in _MEMORY:
             raise ValueError(f"memory is {memory!r}; it must be one of {', '.join(_MEMORY)}")
         if not 0 <= count < 1 << 63:
@@ -51,7 +51,9 @@ class Reports(Group):
         refuse_inside_check()
         number = (KINDS.get(op) or kind_of(op)).number
         query = _capi.weft_explain_query_t(struct_size=ctypes.sizeof(_capi.weft_explain_query_t), operation=operation.encode(), count=count,
-                                           dtype=dtype_number(dtype), op=number, symmetric=_MEMORY[memory])
+                                           dtype=dtype_number(dtype), op=number, symmetric=_MEMORY[memory],
+                                           algorithm=None if algorithm is None else algorithm.encode(),
+                                           fields=_capi.WEFT_CALL_STRICT_ALGORITHM if strict_algorithm else 0)
         length = ctypes.c_size_t(4096)
         while True:
             text = ctypes.create_string_buffer(length.value + 1)
