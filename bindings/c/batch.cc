@@ -45,6 +45,7 @@ struct Batch {
     }
   }
 
+  std::vector<GroupMaking> makings;
   std::vector<Entry> entries;
   std::vector<const ProcessGroup*> groups;  // in the order of their first calls
   bool cancelled = false;                   // in an inner level: nothing will be started
@@ -117,6 +118,7 @@ absl::Status LeaveLevel(std::string_view call) {
 // operations, but may wait for them, and a later call of this rank would pass for the one that they wait for.
 void DropNoted(Batch& batch) {
   std::vector<bool> aborted(batch.groups.size());
+  batch.makings.clear();
   batch.groups.clear();
   const std::vector<Entry> entries = std::exchange(batch.entries, {});
   for (const Entry& entry : entries) {
@@ -153,7 +155,9 @@ absl::Status EndBatch() {
   }
   batch.groups.clear();
   std::vector<Entry> entries = std::exchange(batch.entries, {});
-  absl::Status first = StartAll(entries);
+  absl::Status first = MakeTogether(std::exchange(batch.makings, {}));
+  const absl::Status started = StartAll(entries);
+  if (first.ok()) first = started;
   for (const Entry& entry : entries) {
     if (entry.work == nullptr) continue;
     absl::Status ended = Await(*entry.work, *entry.call.group);
@@ -193,6 +197,17 @@ absl::Status NoteInBatch(BatchedCall call, weft_work_t* work) {
   }
   batch.entries.push_back(std::move(entry));
   if (work != nullptr) *work = handle.release();
+  return absl::OkStatus();
+}
+
+absl::Status NoteMakingInBatch(std::string_view call, GroupMaking making) {
+  Batch& batch = PerThread<Batch>::Get();
+  if (batch.makings.size() == kMakingsMax) {
+    return CallError(
+        WEFT_INVALID_USAGE, call,
+        StrCat("a batch makes at most ", kMakingsMax, " groups; end it, and begin another one"));
+  }
+  batch.makings.push_back(std::move(making));
   return absl::OkStatus();
 }
 

@@ -16,11 +16,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string_view>
 
 #include "weft/types.h"
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "bindings/c/batch_groups.h"
 #include "comm/group/process_group.h"
 #include "comm/group/work.h"
 
@@ -80,5 +82,10 @@ inline bool InBatch() {
 // Notes a call whose arguments have been checked. `work` as in the call: if it is not NULL, *work gets a
 // handle that is settled when the batch ends.
 absl::Status NoteInBatch(BatchedCall call, weft_work_t* work);
+
+constexpr size_t kMakingsMax = 256;
+
+// Notes a group to be made, whose arguments have been checked. INVALID_USAGE for more than kMakingsMax.
+absl::Status NoteMakingInBatch(std::string_view call, GroupMaking making);
 
 }  // namespace weft

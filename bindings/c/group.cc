@@ -12,6 +12,7 @@
 #include "base/later.h"
 #include "base/options.h"
 #include "base/wait.h"
+#include "bindings/c/create_group.h"
 #include "bindings/c/guard.h"
 #include "bindings/c/handle_pool.h"
 #include "bindings/c/handles.h"
@@ -199,6 +200,42 @@ absl::Status CheckGroup(std::string_view call, weft_group_t group) {
   return absl::OkStatus();
 }
 
+absl::Status CheckFromId(std::string_view call, const weft_unique_id_t* id, int size, int rank,
+                         const weft_group_config_t* config, const weft_group_t* group,
+                         GroupOptions* options) {
+  if (id == nullptr) return InvalidArgument(call, "id is NULL");
+  WEFT_RETURN_IF_ERROR(CheckPlace(call, size, rank, group));
+  WEFT_RETURN_IF_ERROR(ReadOptions(call, config, "world", options));
+  return CheckMayMake(call);
+}
+
+absl::StatusOr<weft_group_t> MakeFromId(std::string_view call, const weft_unique_id_t& id, int size,
+                                        int rank, const GroupOptions& options) {
+  const absl::StatusOr<Rendezvous> place =
+      RendezvousFromId(id, size, rank, InitDeadlineNs(options));
+  if (!place.ok()) return Annotate(place.status(), StrCat(call, ": "));
+  weft_group_t group = nullptr;
+  WEFT_RETURN_IF_ERROR(Make(place->store.get(), rank, size, options, &group));
+  return group;
+}
+
+absl::Status CheckSplit(std::string_view call, weft_group_t parent, int color,
+                        const weft_group_config_t* config, const weft_group_t* group,
+                        GroupOptions* options) {
+  WEFT_RETURN_IF_ERROR(CheckGroup(call, parent));
+  if (group == nullptr) return InvalidArgument(call, "group is NULL");
+  if (color < WEFT_COLOR_NONE) {
+    return InvalidArgument(call, StrCat("color ", color, " is below -1"));
+  }
+  return ReadOptions(call, config, "", options);
+}
+
+absl::StatusOr<weft_group_t> MakeSplit(ProcessGroup& parent, int color, int key,
+                                       const GroupOptions& options) {
+  WEFT_ASSIGN_OR_RETURN(auto part, parent.Split(color, key, options));
+  return part == nullptr ? nullptr : MakeHandle(std::move(part));
+}
+
 }  // namespace weft
 
 using weft::Guarded;
@@ -226,15 +263,10 @@ weft_result_t weft_group_create_from_id(const weft_unique_id_t* id, int size, in
                                         const weft_group_config_t* config, weft_group_t* group) {
   return Guarded([&]() -> absl::Status {
     constexpr const char* kCall = "weft_group_create_from_id";
-    if (id == nullptr) return weft::InvalidArgument(kCall, "id is NULL");
-    WEFT_RETURN_IF_ERROR(weft::CheckPlace(kCall, size, rank, group));
     weft::GroupOptions options;
-    WEFT_RETURN_IF_ERROR(weft::ReadOptions(kCall, config, "world", &options));
-    WEFT_RETURN_IF_ERROR(weft::CheckMayMake(kCall));
-    const absl::StatusOr<weft::Rendezvous> place =
-        weft::RendezvousFromId(*id, size, rank, weft::InitDeadlineNs(options));
-    if (!place.ok()) return weft::Annotate(place.status(), weft::StrCat(kCall, ": "));
-    return weft::Make(place->store.get(), rank, size, options, group);
+    WEFT_RETURN_IF_ERROR(weft::CheckFromId(kCall, id, size, rank, config, group, &options));
+    WEFT_ASSIGN_OR_RETURN(*group, weft::MakeFromId(kCall, *id, size, rank, options));
+    return absl::OkStatus();
   });
 }
 
@@ -272,17 +304,11 @@ weft_result_t weft_group_create_local(int size, const weft_group_config_t* confi
 weft_result_t weft_group_split(weft_group_t parent, int color, int key,
                                const weft_group_config_t* config, weft_group_t* group) {
   return Guarded([&]() -> absl::Status {
-    constexpr const char* kCall = "weft_group_split";
-    WEFT_RETURN_IF_ERROR(weft::CheckGroup(kCall, parent));
-    const auto from = parent->group.shared();
-    if (group == nullptr) return weft::InvalidArgument(kCall, "group is NULL");
-    if (color < WEFT_COLOR_NONE) {
-      return weft::InvalidArgument(kCall, weft::StrCat("color ", color, " is below -1"));
-    }
     weft::GroupOptions options;
-    WEFT_RETURN_IF_ERROR(weft::ReadOptions(kCall, config, "", &options));
-    WEFT_ASSIGN_OR_RETURN(auto part, from->Split(color, key, options));
-    *group = part == nullptr ? nullptr : weft::MakeHandle(std::move(part));
+    WEFT_RETURN_IF_ERROR(
+        weft::CheckSplit("weft_group_split", parent, color, config, group, &options));
+    const auto from = parent->group.shared();
+    WEFT_ASSIGN_OR_RETURN(*group, weft::MakeSplit(*from, color, key, options));
     return absl::OkStatus();
   });
 }

@@ -11,9 +11,10 @@
  * - Streams must be NULL; another one is ncclInvalidArgument. A call returns when its buffers may be
  *   reused, and errors are returned by the call they belong to. Between ncclGroupStart and
  *   ncclGroupEnd calls are noted, and all of them are done when ncclGroupEnd returns.
- * - ncclCommInitRank and ncclCommSplit block until all ranks have come, inside a group too: each rank
- *   needs a process or thread of its own. ncclCommInitAll makes all ranks at once, for one thread
- *   (calls within groups) or a thread each; its device list is ignored.
+ * - ncclCommInitRank and ncclCommSplit block until all ranks have come. Between ncclGroupStart and
+ *   ncclGroupEnd they are noted, and the communicators are made together when the outermost
+ *   ncclGroupEnd returns: so one thread may be several ranks. ncclCommInitAll makes all ranks at
+ *   once; its device list is ignored.
  * - ncclConfig_t fields other than commName are accepted and have no effect: `blocking = 0` blocks.
  * - ncclCommAbort keeps what the communicator has allocated (about 90 KiB per rank) until the process
  *   ends, as another thread may still be inside a call on comm.
@@ -144,7 +145,6 @@ static inline ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int nranks, 
                                                   int rank, ncclConfig_t* config) {
   weft_unique_id_t id;
   weft_group_config_t how;
-  weft_group_t group = NULL;
   weft_result_t result = WEFT_SUCCESS;
   char name[64];
   int i = 0;
@@ -153,8 +153,8 @@ static inline ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int nranks, 
   }
   for (i = 0; i < NCCL_UNIQUE_ID_BYTES; ++i)
     id.internal[i] = commId.internal[i];
-  result = weft_group_create_from_id(&id, nranks, rank, &how, &group);
-  if (result == WEFT_SUCCESS) *comm = (ncclComm_t)(void*)group;
+  /* Set when the group of calls ends, if there is one. */
+  result = weft_batch_group_create_from_id(&id, nranks, rank, &how, (weft_group_t*)(void*)comm);
   return weft_nccl_result(result);
 }
 
@@ -180,15 +180,12 @@ static inline ncclResult_t ncclCommInitAll(ncclComm_t* comm, int ndev, const int
 static inline ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* newcomm,
                                          ncclConfig_t* config) {
   weft_group_config_t how;
-  weft_group_t group = NULL;
-  weft_result_t result = WEFT_SUCCESS;
   char name[64];
   if (newcomm == NULL || weft_nccl_config(config, name, &how) != ncclSuccess) {
     return ncclInvalidArgument;
   }
-  result = weft_group_split(weft_nccl_group(comm), color, key, &how, &group);
-  if (result == WEFT_SUCCESS) *newcomm = (ncclComm_t)(void*)group;
-  return weft_nccl_result(result);
+  return weft_nccl_result(weft_batch_group_split(weft_nccl_group(comm), color, key, &how,
+                                                 (weft_group_t*)(void*)newcomm));
 }
 
 /* Nothing is left to be flushed when calls block; says whether the group still works. */

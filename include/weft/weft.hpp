@@ -224,6 +224,18 @@ class Batch {
     Check(weft_batch_end());
   }
 
+  // Notes a rank of a group, or of a part of one, which End() makes: this thread may be several ranks. *group is what Group(handle)
+  // takes then, and must be there until then.
+  static void FromId(const weft_unique_id_t& id, int size, int rank, weft_group_t* group,
+                     const weft_group_config_t* config = nullptr) {
+    Check(weft_batch_group_create_from_id(&id, size, rank, config, group));
+  }
+
+  static void Split(const Group& parent, int color, int key, weft_group_t* group,
+                    const weft_group_config_t* config = nullptr) {
+    Check(weft_batch_group_split(parent.get(), color, key, config, group));
+  }
+
   // Gives up what was noted; works of it end with WEFT_ABORTED.
   void Cancel() {
     open_ = false;

@@ -25,6 +25,15 @@ std::vector<Maker> Makers() {
          const weft_unique_id_t id = {};
          return weft_group_create_from_id(&id, size, rank, config, group);
        }},
+      {"weft_batch_group_create_from_id", true, true,
+       [](Bench&, int size, int rank, const weft_group_config_t* config, weft_group_t* group) {
+         const weft_unique_id_t id = {};
+         return weft_batch_group_create_from_id(&id, size, rank, config, group);
+       }},
+      {"weft_batch_group_split", false, false,
+       [](Bench& b, int, int, const weft_group_config_t* config, weft_group_t* group) {
+         return weft_batch_group_split(b.pair[0], 0, 0, config, group);
+       }},
       {"weft_group_create_from_store", true, true,
        [](Bench& b, int size, int rank, const weft_group_config_t* config, weft_group_t* group) {
          return weft_group_create_from_store(b.store, size, rank, config, group);
@@ -138,6 +147,10 @@ std::vector<BadCall> BadGroupHandles() {
       {"weft_group_split",
        [](Bench& b, weft_group_t group) {
          return weft_group_split(group, 0, 0, nullptr, &b.out.group);
+       }},
+      {"weft_batch_group_split",
+       [](Bench& b, weft_group_t group) {
+         return weft_batch_group_split(group, 0, 0, nullptr, &b.out.group);
        }},
       {"weft_group_create_from_ranks",
        [](Bench& b, weft_group_t group) {
@@ -314,6 +327,26 @@ std::vector<BadCall> BadGroupArguments() {
       {"weft_group_create_from_id", "id_NULL", WEFT_INVALID_ARGUMENT, "id is NULL",
        [](Bench& b) {
          return weft_group_create_from_id(nullptr, 1, 0, nullptr, &b.out.group);
+       }},
+      {"weft_batch_group_create_from_id", "id_NULL", WEFT_INVALID_ARGUMENT, "id is NULL",
+       [](Bench& b) {
+         return weft_batch_group_create_from_id(nullptr, 1, 0, nullptr, &b.out.group);
+       }},
+      {"weft_batch_group_create_from_id", "more_than_a_batch_makes", WEFT_INVALID_USAGE,
+       "at most 256",
+       [](Bench& b) {
+         const weft_unique_id_t id = {};
+         EXPECT_EQ(weft_batch_begin(), WEFT_SUCCESS);
+         weft_result_t last = WEFT_SUCCESS;
+         for (int i = 0; i < 257; ++i)
+           last = weft_batch_group_create_from_id(&id, 257, i, nullptr, &b.out.group);
+         const std::string said = weft_last_error();
+         EXPECT_EQ(weft_batch_cancel(), WEFT_SUCCESS) << said;
+         return last;
+       }},
+      {"weft_batch_group_split", "color_minus_2", WEFT_INVALID_ARGUMENT, "color -2",
+       [](Bench& b) {
+         return weft_batch_group_split(b.pair[0], -2, 0, nullptr, &b.out.group);
        }},
       {"weft_group_create_from_id", "id_of_zeros", WEFT_INVALID_ARGUMENT, "unique id",
        [](Bench& b) {

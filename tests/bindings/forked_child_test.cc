@@ -109,6 +109,15 @@ std::vector<NamedCall> GroupCalls() {
          const weft_unique_id_t id = {};
          return weft_group_create_from_id(&id, 2, 0, nullptr, &t.group);
        }},
+      {"weft_batch_group_create_from_id",
+       [](Things& t) {
+         const weft_unique_id_t id = {};
+         return weft_batch_group_create_from_id(&id, 2, 0, nullptr, &t.group);
+       }},
+      {"weft_batch_group_split",
+       [](Things& t) {
+         return weft_batch_group_split(t.group, 0, 0, nullptr, &t.bench.out.group);
+       }},
       {"weft_group_join",
        [](Things& t) {
          return weft_group_join(t.bench.store, nullptr, &t.group);

@@ -221,6 +221,44 @@ static void run_one(void) {
     EXPECT_OK(ncclCommDestroy(comms[r]));
 }
 
+/* One thread is all ranks, made from an id and split, each in one group of calls, as programs with several GPUs do it. */
+static void run_groups(void) {
+  ncclComm_t comms[RANKS];
+  ncclComm_t parts[RANKS];
+  ncclUniqueId id;
+  float x[RANKS][COUNT];
+  EXPECT_OK(ncclGetUniqueId(&id));
+  EXPECT_OK(ncclGroupStart());
+  EXPECT(ncclCommInitRank(&comms[0], RANKS, id, RANKS) == ncclInvalidArgument);
+  for (int r = 0; r < RANKS; ++r) {
+    comms[r] = NULL;
+    EXPECT_OK(ncclCommInitRank(&comms[r], RANKS, id, r));
+    EXPECT(comms[r] == NULL);
+  }
+  EXPECT_OK(ncclGroupEnd());
+  EXPECT_OK(ncclGroupStart());
+  for (int r = 0; r < RANKS; ++r)
+    EXPECT_OK(ncclCommSplit(comms[r], r == 3 ? NCCL_SPLIT_NOCOLOR : 0, -r, &parts[r], NULL));
+  EXPECT_OK(ncclGroupEnd());
+  EXPECT(parts[3] == NULL);
+  EXPECT_OK(ncclGroupStart());
+  for (int r = 0; r < RANKS; ++r) {
+    fill(x[r], COUNT, (float)r);
+    if (parts[r] == NULL) continue;
+    EXPECT_OK(ncclAllReduce(x[r], x[r], COUNT, ncclFloat, ncclSum, parts[r], NULL));
+  }
+  EXPECT_OK(ncclGroupEnd());
+  for (int r = 0; r < 3; ++r)
+    EXPECT(holds(x[r], COUNT, 3, RANKS - 1));
+  for (int r = 0; r < RANKS; ++r) {
+    int rank = -1;
+    EXPECT_OK(ncclCommUserRank(comms[r], &rank));
+    EXPECT(rank == r);
+    if (parts[r] != NULL) EXPECT_OK(ncclCommDestroy(parts[r]));
+    EXPECT_OK(ncclCommDestroy(comms[r]));
+  }
+}
+
 struct thread_rank {
   ncclComm_t comm;
   int rank;
@@ -284,6 +322,8 @@ int main(int argc, char** argv) {
     run_threads();
   } else if (strcmp(mode, "processes") == 0) {
     run_processes();
+  } else if (strcmp(mode, "groups") == 0) {
+    run_groups();
   } else {
     run_one();
   }

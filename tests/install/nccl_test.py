@@ -101,7 +101,7 @@ class Nccl(unittest.TestCase):
 
     def test_program_for_nccl_runs(self):
         program = self.compile(self.program, "program")
-        for mode in ("one", "threads", "processes"):
+        for mode in ("one", "groups", "threads", "processes"):
             with self.subTest(mode):
                 self.assertEqual(f"ok {mode}\n", run(program, mode, env=dict(os.environ, WEFT_TIMEOUT_S="60")))
 

@@ -84,6 +84,63 @@ class weft_call_t(Structure):
     ]
 
 
+# store.h
+WEFT_UNIQUE_ID_BYTES = 128
+
+
+class weft_unique_id_t(Structure):
+    _fields_ = [
+        ("internal", c_char * WEFT_UNIQUE_ID_BYTES),
+    ]
+
+
+class weft_store_callbacks_t(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("user", c_void_p),
+        ("set", CFUNCTYPE(c_int, c_void_p, c_char_p, c_void_p, c_size_t)),
+        ("get", CFUNCTYPE(c_int, c_void_p, c_char_p, c_void_p, c_void_p, c_int64)),
+        ("add", CFUNCTYPE(c_int, c_void_p, c_char_p, c_int64, c_void_p)),
+        ("remove", CFUNCTYPE(c_int, c_void_p, c_char_p)),
+        ("release_user", CFUNCTYPE(None, c_void_p)),
+    ]
+
+
+# group.h
+class weft_group_config_t(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("name", c_char_p),
+        ("timeout_ns", c_int64),
+        ("init_timeout_ns", c_int64),
+        ("device_kind", c_int),
+        ("device", c_int32),
+        ("store", c_void_p),
+    ]
+
+WEFT_COLOR_NONE = -1
+WEFT_NEW_RANK = -1
+
+
+class weft_group_stats_t(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("collectives", c_uint64),
+        ("messages", c_uint64),
+        ("failures", c_uint64),
+        ("in_bytes", c_uint64),
+        ("out_bytes", c_uint64),
+        ("pending", c_uint64),
+        ("wait_ns", c_int64),
+        ("shared_bytes", c_uint64),
+        ("private_bytes", c_uint64),
+        ("node_messages", c_uint64),
+        ("node_bytes", c_uint64),
+        ("net_messages", c_uint64),
+        ("net_bytes", c_uint64),
+    ]
+
+
 # shard_memory.h
 WEFT_SHARD_TIER_PARAMS = 0
 WEFT_SHARD_TIER_GRADIENTS = 1
@@ -405,63 +462,6 @@ class weft_explain_query_t(Structure):
         ("symmetric", c_int),
         ("algorithm", c_char_p),
         ("fields", c_uint32),
-    ]
-
-
-# store.h
-WEFT_UNIQUE_ID_BYTES = 128
-
-
-class weft_unique_id_t(Structure):
-    _fields_ = [
-        ("internal", c_char * WEFT_UNIQUE_ID_BYTES),
-    ]
-
-
-class weft_store_callbacks_t(Structure):
-    _fields_ = [
-        ("struct_size", c_size_t),
-        ("user", c_void_p),
-        ("set", CFUNCTYPE(c_int, c_void_p, c_char_p, c_void_p, c_size_t)),
-        ("get", CFUNCTYPE(c_int, c_void_p, c_char_p, c_void_p, c_void_p, c_int64)),
-        ("add", CFUNCTYPE(c_int, c_void_p, c_char_p, c_int64, c_void_p)),
-        ("remove", CFUNCTYPE(c_int, c_void_p, c_char_p)),
-        ("release_user", CFUNCTYPE(None, c_void_p)),
-    ]
-
-
-# group.h
-class weft_group_config_t(Structure):
-    _fields_ = [
-        ("struct_size", c_size_t),
-        ("name", c_char_p),
-        ("timeout_ns", c_int64),
-        ("init_timeout_ns", c_int64),
-        ("device_kind", c_int),
-        ("device", c_int32),
-        ("store", c_void_p),
-    ]
-
-WEFT_COLOR_NONE = -1
-WEFT_NEW_RANK = -1
-
-
-class weft_group_stats_t(Structure):
-    _fields_ = [
-        ("struct_size", c_size_t),
-        ("collectives", c_uint64),
-        ("messages", c_uint64),
-        ("failures", c_uint64),
-        ("in_bytes", c_uint64),
-        ("out_bytes", c_uint64),
-        ("pending", c_uint64),
-        ("wait_ns", c_int64),
-        ("shared_bytes", c_uint64),
-        ("private_bytes", c_uint64),
-        ("node_messages", c_uint64),
-        ("node_bytes", c_uint64),
-        ("net_messages", c_uint64),
-        ("net_bytes", c_uint64),
     ]
 
 
@@ -945,6 +945,8 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "weft_batch_begin": (c_int, ()),
     "weft_batch_cancel": (c_int, ()),
     "weft_batch_end": (c_int, ()),
+    "weft_batch_group_create_from_id": (c_int, (c_void_p, c_int, c_int, c_void_p, c_void_p)),
+    "weft_batch_group_split": (c_int, (c_void_p, c_int, c_int, c_void_p, c_void_p)),
     "weft_broadcast": (c_int, (c_void_p, c_void_p, c_size_t, c_int, c_int, c_void_p, c_void_p, c_void_p)),
     "weft_callback_failed": (c_int, (c_int, c_char_p)),
     "weft_checkpoint_add_context": (c_int, (c_void_p, c_char_p, c_void_p)),
@@ -1141,6 +1143,8 @@ class Functions:
         def weft_batch_begin(self) -> int: ...
         def weft_batch_cancel(self) -> int: ...
         def weft_batch_end(self) -> int: ...
+        def weft_batch_group_create_from_id(self, id: Pointer, size: int, rank: int, config: Pointer, group: Pointer, /) -> int: ...
+        def weft_batch_group_split(self, parent: Pointer, color: int, key: int, config: Pointer, group: Pointer, /) -> int: ...
         def weft_broadcast(self, in_: Pointer, out: Pointer, count: int, dtype: int, root: int, group: Pointer, call: Pointer, work: Pointer, /) -> int: ...
         def weft_callback_failed(self, result: int, sentence: bytes | None, /) -> int: ...
         def weft_checkpoint_add_context(self, checkpoint: Pointer, name: bytes | None, context: Pointer, /) -> int: ...
