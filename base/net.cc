@@ -130,6 +130,12 @@ absl::Status ConnectError(int error_number, const std::string& where) {
 }
 
 }  // namespace
+// ConnectError() puts it last.
+std::string ConnectAnswer(const absl::Status& status) {
+  const std::string_view message = FromAbsl(status.message());
+  const size_t before = message.rfind(": ");
+  return std::string(before == std::string_view::npos ? message : message.substr(before + 2));
+}
 
 // Two sockets may have one address while neither listens, if both were to be allowed to.
 absl::StatusOr<UniqueFd> ReserveEndpoint(Endpoint* endpoint) {

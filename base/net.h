@@ -109,6 +109,10 @@ class SystemNet : public Net {
 // listens at the address.
 bool NobodyListens(const absl::Status& status);
 
+// What a connection that did not come about was answered, without what was attempted: "Connection refused". Of an error of Connect
+// or FinishConnect.
+std::string ConnectAnswer(const absl::Status& status);
+
 // Keeps an address for a Listen of this process to come, as long as the descriptor is open; connections are refused meanwhile.
 // The port 0 and errors are as Listen's.
 absl::StatusOr<UniqueFd> ReserveEndpoint(Endpoint* endpoint);

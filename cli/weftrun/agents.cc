@@ -163,6 +163,18 @@ std::string Agents::Missing() const {
                 node_count_);
 }
 
+std::string Agents::Waiting(int64_t waited_s) const {
+  const std::string so_far = StrCat(", ", waited_s, " s so far");
+  if (node_rank_ == 0) {
+    return StrCat("waiting for ", Missing(), " to come to ", endpoint_.ToString(), so_far);
+  }
+  const bool there = speaker_ != nullptr && speaker_->connected();
+  return StrCat("waiting for ", Missing(), so_far,
+                there                 ? "; node 0's weftrun is there, and says which are not"
+                : speaker_ == nullptr ? ""
+                                      : StrCat(": ", speaker_->Unreached()));
+}
+
 void Agents::SayDone() {
   if (node_rank_ != 0) {
     Set(StrCat("done/", node_rank_), "");

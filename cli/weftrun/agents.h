@@ -72,6 +72,8 @@ class Agents {
 
   // Whom this node waits for before it may start: "the weftruns of nodes 1, 3 of 4".
   std::string Missing() const;
+  // The same as a sentence, with where they meet, or what calling node 0 was answered.
+  std::string Waiting(int64_t waited_s) const;
 
   // The ranks of this node have ended: well, or with the failure of one, or are to because one was asked to end.
   void SayDone();

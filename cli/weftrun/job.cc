@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/notice_times.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "base/wait.h"
@@ -78,14 +79,13 @@ absl::Status Job::EndBeforeTheStart(absl::Status why, int exit_code, std::string
 
 // The ranks of all nodes start together, so that none meets one of the round before.
 absl::Status Job::AwaitOtherNodes() {
-  const int64_t say_ns = MonotonicNs() + EndLadder::kSayWaitingNs;
-  bool said = false;
+  NoticeTimes notices(MonotonicNs());
   while (!agents_->may_start() && agents_->failure().ok() && !agents_->verdict().has_value() &&
          EndSignal() == 0) {
-    Turn(said ? INT64_MAX : say_ns);
-    if (said || agents_->may_start() || MonotonicNs() < say_ns) continue;
-    Say(StrCat("waiting for ", agents_->Missing()));
-    said = true;
+    Turn(notices.next_ns());
+    if (agents_->may_start() || !agents_->failure().ok()) continue;
+    if (const int64_t waited_s = notices.Due(MonotonicNs()); waited_s > 0)
+      Say(agents_->Waiting(waited_s));
   }
   if (agents_->verdict().has_value()) {
     return MakeError(WEFT_REMOTE_ERROR, {.exit_code = agents_->verdict()->exit_code},

@@ -14,8 +14,10 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/strip.h"
+#include "base/interrupt.h"
 #include "base/later.h"
 #include "base/log.h"
+#include "base/notice_times.h"
 #include "base/seams.h"
 #include "base/status.h"
 #include "base/text.h"
@@ -29,6 +31,7 @@
 #include "comm/hierarchy/schedule_word.h"
 #include "comm/hierarchy/transport_choice.h"
 #include "comm/node/make_group.h"
+#include "comm/rendezvous/roll_call.h"
 #include "comm/transport/routed_transport.h"
 #include "comm/transport/shared_memory_transport.h"
 #include "comm/transport/tcp_transport.h"
@@ -41,6 +44,8 @@ namespace {
 
 // For the word of whoever judges to come.
 constexpr int64_t kGraceNs = 2'000'000'000;
+// Between two looks at whether something is to be said, or this rank is to give up.
+constexpr int64_t kSliceNs = 200'000'000;
 // Words follow each other, each with as much more time: that all are there, what an island has measured, what all have, what an island hears.
 constexpr int64_t kMeasuredGraceNs = 2 * kGraceNs;
 constexpr int64_t kLinksGraceNs = 3 * kGraceNs;
@@ -232,6 +237,27 @@ class SpanMaking {
     return store_.Ask({.kind = kind, .key = key, .value = value, .deadline_ns = deadline_ns});
   }
 
+  // Waits for what the first rank of another island writes, and says so if that takes long.
+  StoreReply Await(const std::string& key, int other, int64_t deadline_ns) {
+    while (true) {
+      const int64_t slice_ns = std::min(deadline_ns, Later(MonotonicNs(), kSliceNs));
+      StoreReply reply = Ask(StoreRequest::Kind::kWait, key, slice_ns);
+      const bool late = ResultOf(reply.status) == WEFT_TIMEOUT;
+      if (!late || MonotonicNs() >= deadline_ns) return reply;
+      if (const int64_t waited_s = notices_.Due(MonotonicNs()); waited_s > 0) {
+        const auto& ranks = span_.islands.ranks[static_cast<size_t>(other)];
+        const GroupMember& first = span_.membership.members[static_cast<size_t>(ranks.front())];
+        LogWarn("group ", options_.name, ": rank ", rank_, " has waited ", waited_s, " s for ",
+                RanksText(ranks), ", on the node of ", first.host,
+                ", which have met the others and do not go on; look at their output");
+      }
+      if (absl::Status interrupted = CheckInterrupt(StrCat("making group ", options_.name));
+          !interrupted.ok()) {
+        return {.status = std::move(interrupted)};
+      }
+    }
+  }
+
   // One rank of each island says that it is complete, and waits for the word of the first one, which has seen whether all are: who
   // judged for himself would name another island.
   absl::Status AwaitIslands() {
@@ -240,7 +266,7 @@ class SpanMaking {
       const StoreReply complete =
           Ask(Kind::kSet, KeyOf("complete", island()), deadline_ns_, TextOf(schedules_));
       WEFT_RETURN_IF_ERROR(complete.status);
-      const StoreReply word = Ask(Kind::kWait, KeyOf("begin", 0), Later(deadline_ns_, kGraceNs));
+      const StoreReply word = Await(KeyOf("begin", 0), 0, Later(deadline_ns_, kGraceNs));
       WEFT_RETURN_IF_ERROR(Annotate(word.status, Late(0)));
       if (word.value.empty()) return absl::OkStatus();
       absl::string_view text = word.value;
@@ -255,7 +281,7 @@ class SpanMaking {
     ScheduleWord all = schedules_;
     absl::Status late;
     for (int other = 1; other < span_.islands.count() && late.ok(); ++other) {
-      const StoreReply complete = Ask(Kind::kWait, KeyOf("complete", other), deadline_ns_);
+      const StoreReply complete = Await(KeyOf("complete", other), other, deadline_ns_);
       late = Annotate(complete.status, Late(other));
       if (late.ok()) all = Together(all, ScheduleWordOf(other, complete.value));
     }
@@ -385,6 +411,7 @@ class SpanMaking {
   std::byte* rings_ = nullptr;
   ScheduleWord schedules_;  // of this rank, then of the island
   int64_t probe_ns_ = 0;    // what rank 0 says; of the first rank of an island
+  NoticeTimes notices_{MonotonicNs()};
   SpanCore span_;
 };
 

@@ -8,11 +8,13 @@
 
 #include "base/interrupt.h"
 #include "base/log.h"
+#include "base/notice_times.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "base/wait.h"
 #include "comm/group/number_hash.h"
 #include "comm/group/progress.h"
+#include "comm/rendezvous/roll_call.h"
 
 namespace weft {
 namespace {
@@ -131,10 +133,28 @@ absl::Status SpanWatch::AwaitCause(const SpanEnd& group) {
   return found ? group.StatusOf(*found) : cause;
 }
 
+// Of other nodes it is not known here.
+void SpanWatch::SayNotReady(uint32_t epoch, int64_t waited_s) const {
+  std::vector<int> late;
+  const std::vector<IslandProcess>& processes = map_->island(island_).processes;
+  for (int process = 0; process < ready_.process_count(); ++process) {
+    const std::optional<IslandReady::Wish> wish = ready_.WishOf(process);
+    const int world_rank = processes[static_cast<size_t>(process)].world_rank;
+    if (world_rank >= 0 && (!wish.has_value() || wish->epoch != epoch)) late.push_back(world_rank);
+  }
+  LogWarn(
+      "making a group anew: this rank has waited ", waited_s, " s for ",
+      late.empty() ? "ranks of other nodes" : StrCat("world ", RanksText(late), " of this node"),
+      " to call weft_group_reconfigure, as all that live have to");
+}
+
 SpanWatch::NextMembership SpanWatch::AwaitMembership(uint32_t epoch, int64_t deadline_ns) {
   NextMembership next;
   const uint32_t attempt = ready_.Ask(epoch, deadline_ns);
+  NoticeTimes notices(MonotonicNs());
   const auto has_end = [&] {
+    if (const int64_t waited_s = notices.Due(MonotonicNs()); waited_s > 0)
+      SayNotReady(epoch, waited_s);
     {
       MutexLock lock(read_mutex_);
       const IslandState state = read_memory_.Read();

@@ -120,6 +120,7 @@ class SpanWatch : public Watched {
   };
 
   void LookUntil(int64_t patience_ns, const std::function<bool()>& done);
+  void SayNotReady(uint32_t epoch, int64_t waited_s) const;
   void Tell() WEFT_REQUIRES(mutex_);
   void Post() WEFT_REQUIRES(mutex_);
   bool TellOfMail() WEFT_REQUIRES(mutex_);

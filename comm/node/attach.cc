@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <utility>
 
 #include <fcntl.h>
@@ -23,6 +24,7 @@
 #include "base/later.h"
 #include "base/log.h"
 #include "base/new_fd.h"
+#include "base/notice_times.h"
 #include "base/status.h"
 #include "base/wait.h"
 #include "comm/node/heap.h"
@@ -72,10 +74,28 @@ socklen_t AbstractAddress(const std::string& name, sockaddr_un* address) {
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + bytes);
 }
 
+// What is said of a wait that takes long.
+struct Waiting {
+  Waiting(const AttachRequest& request, std::function<std::string()> for_whom)
+      : who(fmt::format("group {}: rank {}", request.group_name, request.rank)),
+        whom(std::move(for_whom)) {}
+
+  void Speak() {
+    if (const int64_t waited_s = times.Due(MonotonicNs()); waited_s > 0) {
+      LogWarn(who, " has waited ", waited_s, " s for ", whom(),
+              "; look whether it is stopped, and at its output");
+    }
+  }
+
+  const std::string who;
+  NoticeTimes times{MonotonicNs()};
+  const std::function<std::string()> whom;
+};
+
 // Waits until one of `items` is ready, or the deadline; or until a watched process has ended, if there is a
 // `watch`, but what is ready comes first: it was sent before that.
 absl::Status PollForAny(std::vector<pollfd>* items, int64_t deadline_ns, MemberWatch* watch,
-                        std::string_view what) {
+                        std::string_view what, Waiting* waiting = nullptr) {
   const size_t count = items->size();
   if (watch != nullptr) watch->AppendPollItems(items);
   absl::Status status;
@@ -92,8 +112,12 @@ absl::Status PollForAny(std::vector<pollfd>* items, int64_t deadline_ns, MemberW
     }
     if (status.ok() && watch != nullptr) status = watch->Look();
     if (status.ok()) status = CheckInterrupt(what);
-    const int64_t left_ns = deadline_ns - MonotonicNs();
-    wait_ms = static_cast<int>(std::min<int64_t>(UntilInterruptNs(left_ns) / 1'000'000 + 1, 1000));
+    if (status.ok() && waiting != nullptr) waiting->Speak();
+    const int64_t now_ns = MonotonicNs();
+    const int64_t left_ns = deadline_ns - now_ns;
+    const int64_t nap_ns =
+        waiting == nullptr ? left_ns : std::min(left_ns, waiting->times.next_ns() - now_ns);
+    wait_ms = static_cast<int>(std::min<int64_t>(UntilInterruptNs(nap_ns) / 1'000'000 + 1, 1000));
     if (status.ok() && left_ns <= 0) {
       status = MakeError(WEFT_TIMEOUT, fmt::format("{}: the deadline passed", what));
     }
@@ -103,9 +127,10 @@ absl::Status PollForAny(std::vector<pollfd>* items, int64_t deadline_ns, MemberW
 }
 
 // Waits until `fd` can be read or written, or the deadline.
-absl::Status PollFor(int fd, short events, int64_t deadline_ns, std::string_view what) {
+absl::Status PollFor(int fd, short events, int64_t deadline_ns, std::string_view what,
+                     Waiting* waiting = nullptr) {
   std::vector<pollfd> items = {{fd, events, 0}};
-  return PollForAny(&items, deadline_ns, nullptr, what);
+  return PollForAny(&items, deadline_ns, nullptr, what, waiting);
 }
 
 void Pause() {
@@ -171,7 +196,7 @@ absl::Status SendMessage(int socket, const AttachMessage& message, int heap, int
 }
 
 absl::Status ReceiveMessage(int socket, AttachMessage* message, Descriptors* descriptors,
-                            int64_t deadline_ns) {
+                            int64_t deadline_ns, Waiting* waiting = nullptr) {
   iovec data{message, sizeof(*message)};
   alignas(cmsghdr) char control[CMSG_SPACE(kDescriptorCount * sizeof(int))] = {};
   msghdr header{};
@@ -185,7 +210,7 @@ absl::Status ReceiveMessage(int socket, AttachMessage* message, Descriptors* des
     if (errno == EINTR) continue;
     if (errno == ECONNRESET) return Closed();
     if (errno != EAGAIN) return SystemError(errno, "receiving a peer's heap");
-    WEFT_RETURN_IF_ERROR(PollFor(socket, POLLIN, deadline_ns, "receiving a peer's heap"));
+    WEFT_RETURN_IF_ERROR(PollFor(socket, POLLIN, deadline_ns, "receiving a peer's heap", waiting));
   }
   // Whoever sends fewer or more than were asked for sends nothing of use.
   *descriptors = {};
@@ -209,7 +234,8 @@ absl::Status SendToken(int socket, uint64_t group_id) {
   return absl::OkStatus();
 }
 
-absl::Status ReceiveToken(int socket, uint64_t group_id, int64_t deadline_ns) {
+absl::Status ReceiveToken(int socket, uint64_t group_id, int64_t deadline_ns,
+                          Waiting* waiting = nullptr) {
   uint64_t found = 0;
   ssize_t received = -1;
   while ((received = recv(socket, &found, sizeof(found), MSG_DONTWAIT)) < 0) {
@@ -219,7 +245,7 @@ absl::Status ReceiveToken(int socket, uint64_t group_id, int64_t deadline_ns) {
       break;
     }
     if (errno != EAGAIN) return SystemError(errno, "receiving from a peer");
-    WEFT_RETURN_IF_ERROR(PollFor(socket, POLLIN, deadline_ns, "waiting for a peer"));
+    WEFT_RETURN_IF_ERROR(PollFor(socket, POLLIN, deadline_ns, "waiting for a peer", waiting));
   }
   if (received == 0) {
     return MakeError(WEFT_REMOTE_ERROR, "it gave up making the group; its own error says why");
@@ -278,14 +304,19 @@ struct Callers {
   std::vector<AttachMessage> messages;
 };
 
-absl::Status Missing(const absl::Status& cause, const Callers& callers) {
-  if (ResultOf(cause) == WEFT_PEER_LOST) return cause;  // that one is the cause, not who is missing
+// "rank 2", "ranks 2, 3"
+std::string NotThere(const Callers& callers) {
   std::vector<size_t> missing;
   for (size_t rank = 1; rank < callers.sockets.size(); ++rank) {
     if (!callers.sockets[rank].valid()) missing.push_back(rank);
   }
-  return Annotate(cause, fmt::format("rank{} {} did not exchange memory with rank 0: ",
-                                     missing.size() == 1 ? "" : "s", fmt::join(missing, ", ")));
+  return fmt::format("rank{} {}", missing.size() == 1 ? "" : "s", fmt::join(missing, ", "));
+}
+
+absl::Status Missing(const absl::Status& cause, const Callers& callers) {
+  if (ResultOf(cause) == WEFT_PEER_LOST) return cause;  // that one is the cause, not who is missing
+  return Annotate(cause,
+                  fmt::format("{} did not exchange memory with rank 0: ", NotThere(callers)));
 }
 
 // Takes what a connection says of itself: that it is a rank that has not come yet. Others are dropped.
@@ -346,6 +377,9 @@ absl::Status AcceptAll(const AttachRequest& request, const UniqueFd& listener, C
     return std::all_of(callers->sockets.begin() + 1, callers->sockets.end(),
                        [](const UniqueFd& socket) { return socket.valid(); });
   };
+  Waiting waiting(request, [&] {
+    return NotThere(*callers) + " to exchange memory, after all ranks have met";
+  });
   while (!all_came()) {
     items.assign(1, {listener.get(), POLLIN, 0});
     for (const UniqueFd& socket : silent)
@@ -354,7 +388,7 @@ absl::Status AcceptAll(const AttachRequest& request, const UniqueFd& listener, C
       if (socket.valid()) items.push_back({socket.get(), POLLIN, 0});
     }
     const absl::Status ready = PollForAny(&items, request.deadline_ns, request.watch,
-                                          "waiting for the node's other ranks");
+                                          "waiting for the node's other ranks", &waiting);
     if (!ready.ok()) return Missing(ready, *callers);
     WEFT_RETURN_IF_ERROR(CheckCallers(request, items, *callers));
     for (size_t i = silent.size(); i-- > 0;) {
@@ -393,6 +427,10 @@ absl::Status ShareLists(const AttachRequest& request, const Callers& callers, in
   const size_t size = callers.sockets.size();
   const size_t at_once = std::max<size_t>(1, kUnderWayMax / (size * kDescriptorCount));
   std::vector<size_t> told;  // and have not said yet that they have mapped it
+  Waiting waiting(request, [&] {
+    return fmt::format("rank{} {} to map the group's memory", told.size() == 1 ? "" : "s",
+                       fmt::join(told, ", "));
+  });
   std::vector<pollfd> items;
   for (size_t next = 1; next < size || !told.empty();) {
     for (; next < size && told.size() < at_once; ++next) {
@@ -405,7 +443,7 @@ absl::Status ShareLists(const AttachRequest& request, const Callers& callers, in
     for (const size_t rank : told)
       items.push_back({callers.sockets[rank].get(), POLLIN, 0});
     const absl::Status ready = PollForAny(&items, request.deadline_ns, request.watch,
-                                          "waiting for a peer to map the group's memory");
+                                          "waiting for a peer to map the group's memory", &waiting);
     if (!ready.ok()) {
       return ResultOf(ready) == WEFT_PEER_LOST ? ready : DidNotMap(request, told.front(), ready);
     }
@@ -547,7 +585,8 @@ absl::StatusOr<UniqueFd> ConnectToLeader(const AttachRequest& request) {
 // Connects, says who this is, and takes the first message of the list. Rank 0 drops those that have
 // connected and not spoken if there are many, as a rank may be that is slow: it comes again.
 absl::StatusOr<UniqueFd> CallLeader(const AttachRequest& request, const NodePeer& self,
-                                    AttachMessage* first, Descriptors* descriptors) {
+                                    AttachMessage* first, Descriptors* descriptors,
+                                    Waiting* waiting) {
   WEFT_ASSIGN_OR_RETURN(const Lifeline lifeline, OwnLifeline());
   while (true) {
     WEFT_ASSIGN_OR_RETURN(UniqueFd socket, ConnectToLeader(request));
@@ -556,7 +595,8 @@ absl::StatusOr<UniqueFd> CallLeader(const AttachRequest& request, const NodePeer
         SendMessage(socket.get(), MessageOf(request, request.rank, self, lifeline.kind, 0), own.fd,
                     lifeline.fd.get(), request.deadline_ns);
     ProcessHeap().Release();
-    if (status.ok()) status = ReceiveMessage(socket.get(), first, descriptors, request.deadline_ns);
+    if (status.ok())
+      status = ReceiveMessage(socket.get(), first, descriptors, request.deadline_ns, waiting);
     if (status.ok()) return socket;
     status = Annotate(status, "waiting for rank 0's list of heaps: ");
     if (ResultOf(status) != WEFT_PEER_LOST) return status;
@@ -571,13 +611,15 @@ absl::StatusOr<Attachment> Attach(const AttachRequest& request,
                                   const std::shared_ptr<NodePeer>& self) {
   AttachMessage message{};
   Descriptors descriptors;
-  WEFT_ASSIGN_OR_RETURN(UniqueFd socket, CallLeader(request, *self, &message, &descriptors));
+  Waiting waiting(request, [] { return std::string("rank 0 to share the group's memory"); });
+  WEFT_ASSIGN_OR_RETURN(UniqueFd socket,
+                        CallLeader(request, *self, &message, &descriptors, &waiting));
   Attachment attachment;
   attachment.peers.resize(static_cast<size_t>(request.size));
   for (int expected = 0; expected < request.size; ++expected) {
     if (expected > 0) {
       const absl::Status received =
-          ReceiveMessage(socket.get(), &message, &descriptors, request.deadline_ns);
+          ReceiveMessage(socket.get(), &message, &descriptors, request.deadline_ns, &waiting);
       if (!received.ok()) {
         return FromLeader(request, Annotate(received, "waiting for rank 0's list of heaps: "));
       }
@@ -594,7 +636,7 @@ absl::StatusOr<Attachment> Attach(const AttachRequest& request,
     }
   }
   absl::Status told = SendToken(socket.get(), request.group_id);
-  if (told.ok()) told = ReceiveToken(socket.get(), request.group_id, request.deadline_ns);
+  if (told.ok()) told = ReceiveToken(socket.get(), request.group_id, request.deadline_ns, &waiting);
   if (!told.ok()) {
     return FromLeader(request, Annotate(told, "waiting for rank 0 to open the group: "));
   }

@@ -34,6 +34,7 @@ namespace weft {
 
 struct AttachRequest {
   uint64_t group_id = 0;
+  std::string group_name;  // for messages
   int rank = 0;
   int size = 1;
   std::string leader_socket;  // abstract name, without the leading NUL

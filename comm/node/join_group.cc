@@ -8,6 +8,7 @@
 
 #include "base/interrupt.h"
 #include "base/log.h"
+#include "base/notice_times.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "base/wait.h"
@@ -63,8 +64,14 @@ class Newcoming {
   absl::StatusOr<Admission> AwaitAdmission() {
     WEFT_ASSIGN_OR_RETURN(const int64_t ticket,
                           queue_.Enter(self_, std::min(deadline_ns_, MonotonicNs() + kEnterNs)));
+    NoticeTimes notices(MonotonicNs());
     while (true) {
       const int64_t now_ns = MonotonicNs();
+      if (const int64_t waited_s = notices.Due(now_ns); waited_s > 0) {
+        LogWarn(Heading(), "this process has waited ", waited_s, " s in ", store_.Where(),
+                " for its ranks to take it in; they do by weft_group_reconfigure, with "
+                "WEFT_NEW_RANK among the members");
+      }
       auto admission = queue_.Await(ticket, std::min(deadline_ns_, now_ns + kSliceNs));
       if (admission.ok() && admission->has_value()) return **std::move(admission);
       absl::Status why = admission.status();

@@ -209,6 +209,7 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> Enter(NodeEntrance entrance,
   for (const GroupMember& member : membership.members)
     watch.Add(member);
   const AttachRequest request{.group_id = membership.group_id,
+                              .group_name = options.name,
                               .rank = rank,
                               .size = place.size,
                               .leader_socket = membership.members[0].node_socket,

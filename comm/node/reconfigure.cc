@@ -112,7 +112,7 @@ class Reconfiguration {
     // Those who have waited until their deadline say so at different moments.
     const int64_t vote_ns = Later(std::max(deadline_ns_, MonotonicNs()), kVoteNs);
     const ReconfigureOutcome outcome = attempt.Agree(
-        {.deadline_ns = vote_ns},
+        {.deadline_ns = vote_ns, .awaited = "to have the group with those that join"},
         [&](const std::vector<ReconfigureVoter>& ranks) {
           return NextMoveOfMaking(ranks, wished_);
         },

@@ -2,10 +2,15 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
 
 #include "base/interrupt.h"
 #include "base/later.h"
+#include "base/log.h"
+#include "base/notice_times.h"
 #include "base/wait.h"
+#include "fmt/format.h"
+#include "fmt/ranges.h"
 
 namespace weft {
 namespace {
@@ -51,6 +56,7 @@ bool ReconfigureAttempt::Decide(EndKind kind, int rank, int other) const {
 
 ReconfigureOutcome ReconfigureAttempt::Agree(const Patience& patience, const Rule& rule,
                                              const Lead& lead) {
+  NoticeTimes notices(MonotonicNs());
   while (!Decided()) {
     const int votes = board_.Votes(number());
     const ReconfigureMove move = rule(Look());
@@ -65,10 +71,28 @@ ReconfigureOutcome ReconfigureAttempt::Agree(const Patience& patience, const Rul
     if (now_ns >= patience.finish_ns && !move.voted && !state_.aborted()) {
       failures_.Raise(failures_.Aborted("it is being reconfigured"));
     }
+    if (const int64_t waited_s = notices.Due(now_ns); waited_s > 0)
+      SayAwaited(move, patience.awaited, waited_s);
     AwaitChange(votes, end_ns - now_ns);
     if (Interrupted()) (void)Decide(EndKind::kInterrupted, state_.rank, state_.rank);
   }
   return board_.Outcome();
+}
+
+// Those that have not voted; or else the one that leads.
+void ReconfigureAttempt::SayAwaited(const ReconfigureMove& move, const char* awaited,
+                                    int64_t waited_s) {
+  std::vector<std::string> late;
+  for (int rank = 0; rank < state_.size; ++rank) {
+    if (!board_.HasVoted(rank, number()) && !Gone(rank)) late.push_back(failures_.WhereIs(rank));
+  }
+  std::string whom = fmt::format("{} {}", fmt::join(late, ", "), awaited);
+  const bool leads = move.kind == ReconfigureMove::Kind::kLead || move.awaited < 0;
+  if (late.empty() && leads)
+    whom = "processes that are to join: they call weft_group_join, or weftrun starts them again";
+  if (late.empty() && !leads) whom = failures_.WhereIs(move.awaited) + ", which leads, to go on";
+  LogWarn("reconfiguring group ", failures_.names().group(), ": rank ",
+          state_.GroupRank(state_.rank), " has waited ", waited_s, " s for ", whom);
 }
 
 // True if this rank has done what was to be done.

@@ -43,6 +43,7 @@ class ReconfigureAttempt {
         0;  // how much longer it waits for a leader alone, which has its own deadline
     // When a group that works is ended if not all have voted: who waits in an operation for a rank that is here would wait for ever.
     int64_t finish_ns = INT64_MAX;
+    const char* awaited = "to call weft_group_reconfigure";  // what those do that it waits for
   };
 
   ReconfigureOutcome Agree(const Patience& patience, const Rule& rule, const Lead& lead);
@@ -61,6 +62,7 @@ class ReconfigureAttempt {
   std::vector<ReconfigureVoter> Look();
   bool Move(const ReconfigureMove& move, const Lead& lead) const;
   void AwaitChange(int votes, int64_t left_ns) const;
+  void SayAwaited(const ReconfigureMove& move, const char* awaited, int64_t waited_s);
 
   const NodeState& state_;
   FailureReporter& failures_;

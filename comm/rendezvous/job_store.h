@@ -31,6 +31,8 @@ class JobStore : public Store {
   // deadline but at least kConnectNs.
   StoreReply Ask(StoreRequest request) override;
 
+  std::string Where() const override { return "weftrun's store"; }
+
   // Tells weftrun that this process, which it has started again as `rank`, is in the group. A failure is logged.
   void SayJoined(int rank);
 

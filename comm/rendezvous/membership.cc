@@ -141,6 +141,8 @@ absl::StatusOr<Membership> ExchangeMembership(Store& store, std::string_view gro
       WEFT_RETURN_IF_ERROR(watch.AwaitEnd(Later(MonotonicNs(), MemberWatch::kEndNs)));
     }
     exchange.Take(reply);
+    if (const auto notice = exchange.TakeNotice(store.Where()); notice.has_value())
+      LogWarn(*notice);
     for (; watched < exchange.known().size(); ++watched)
       watch.Add(exchange.known()[watched]);
     if (Interrupted() && TakeInterrupt()) interrupted = true;

@@ -7,7 +7,6 @@
 #include <limits>
 #include <utility>
 
-#include "absl/strings/str_join.h"
 #include "base/check.h"
 #include "base/later.h"
 #include "base/status.h"
@@ -19,7 +18,6 @@ namespace {
 
 constexpr size_t kHostBytesMax = 256;
 constexpr size_t kSentenceBytesMax = 4096;
-constexpr size_t kListedMax = 16;
 constexpr int64_t kPast = std::numeric_limits<int64_t>::min();
 
 std::string Cut(const std::string& text, size_t bytes_max) {
@@ -50,6 +48,9 @@ MembershipExchange::MembershipExchange(const Seams& seams, std::string_view grou
       start_ns_(seams.clock->NowNs()),
       deadline_ns_(deadline_ns),
       verdict_deadline_ns_(Later(deadline_ns, kVerdictGraceNs)),
+      looked_(rank, size),
+      roll_call_(rank, size),
+      notices_(start_ns_),
       result_(absl::UnknownError("not finished")) {
   if (size < 1 || size > kWorldSizeMax || rank < 0 || rank >= size) {
     Finish(MakeError(WEFT_INVALID_ARGUMENT, StrCat("group ", group_, ": rank ", rank, " of ", size,
@@ -123,7 +124,9 @@ std::optional<StoreRequest> MembershipExchange::Next() {
     case Phase::kLeft:
       return Wait("left", 0, kPast);
     case Phase::kLook:
-      return Wait("line", next_, kPast);
+      return Wait("line", looked_.next(), kPast);
+    case Phase::kRollCall:
+      return Wait("line", roll_call_.next(), kPast);
     case Phase::kFinished:
       break;
   }
@@ -183,10 +186,14 @@ void MembershipExchange::Take(const StoreReply& reply) {
     case Phase::kLook:
       TakeLook(reply);
       break;
+    case Phase::kRollCall:
+      TakeRollCall(reply);
+      break;
     case Phase::kLeave:
     case Phase::kFinished:
       WEFT_CHECK(false);
   }
+  NoteLongWait();
 }
 
 // --- Lines ---------------------------------------------------------------------------------------
@@ -315,7 +322,6 @@ void MembershipExchange::TakeScanned(const StoreReply& reply) {
   if (phase_ != Phase::kScan || !scan_.empty()) return;
   phase_ = Phase::kCollect;
   if (seams_.clock->NowNs() >= deadline_ns_) {
-    missing_ = unread_;
     Conclude();
   }
 }
@@ -327,7 +333,8 @@ void MembershipExchange::Lose(absl::Status lost) {
       about_to_publish) {
     parts_.clear();
     PrepareFailure(std::move(lost));
-  } else if (phase_ == Phase::kLeader || phase_ == Phase::kVerdict || phase_ == Phase::kLook) {
+  } else if (phase_ == Phase::kLeader || phase_ == Phase::kVerdict || phase_ == Phase::kLook ||
+             phase_ == Phase::kRollCall) {
     if (phase_ == Phase::kLook) next_ = 0;
     lost_ = std::move(lost);
     phase_ = Phase::kLast;
@@ -341,9 +348,9 @@ void MembershipExchange::GiveUp(absl::Status reason) {
 
 // All lines are in, or the deadline has passed.
 void MembershipExchange::Conclude() {
-  absl::Status verdict = missing_.empty()
+  absl::Status verdict = unread_.empty()
                              ? seams_.random->Fill(&members_.group_id, sizeof(members_.group_id))
-                             : Missing(false);
+                             : Missing(unread_, false);
   verdict.ok() ? PrepareParts() : PrepareFailure(std::move(verdict));
 }
 
@@ -416,9 +423,7 @@ void MembershipExchange::TakeLeader(const StoreReply& reply) {
 
 void MembershipExchange::TakeVerdict(const StoreReply& reply) {
   if (!reply.status.ok()) {
-    if (seams_.clock->NowNs() < verdict_deadline_ns_) return;
-    next_ = 0;
-    phase_ = Phase::kLook;
+    if (seams_.clock->NowNs() >= verdict_deadline_ns_) phase_ = Phase::kLook;
     return;
   }
   const absl::StatusOr<int> end = DecodePart(reply.value);
@@ -458,13 +463,10 @@ absl::StatusOr<int> MembershipExchange::DecodePart(std::string_view part) {
 }
 
 void MembershipExchange::TakeLook(const StoreReply& reply) {
-  if (!reply.status.ok()) missing_.push_back(next_);
-  ++next_;
-  if (next_ == rank_) ++next_;
-  const bool more = missing_.size() >= kMissingMax && next_ < size_;
-  if (next_ < size_ && !more) return;
-  if (!missing_.empty()) {
-    Finish(Missing(more));
+  looked_.Take(reply.status.ok());
+  if (!looked_.done()) return;
+  if (!looked_.missing().empty()) {
+    Finish(Missing(looked_.missing(), looked_.more()));
     return;
   }
   Finish(MakeError(WEFT_TIMEOUT, {.rank = 0, .group = group_},
@@ -475,17 +477,14 @@ void MembershipExchange::TakeLook(const StoreReply& reply) {
 
 // --- Ends ----------------------------------------------------------------------------------------
 
-absl::Status MembershipExchange::Missing(bool more) const {
-  const size_t listed = std::min(missing_.size(), kListedMax);
-  const std::vector<int> first(missing_.begin(), missing_.begin() + static_cast<long>(listed));
-  std::string list = absl::StrJoin(first, ", ");
-  if (missing_.size() > listed) list += StrCat(" and ", missing_.size() - listed, " more");
+absl::Status MembershipExchange::Missing(const std::vector<int>& missing, bool more) const {
   const double seconds = static_cast<double>(deadline_ns_ - start_ns_) / 1e9;
   const std::string waited = fmt::format("{:.1f} s", std::max(seconds, 0.0));
-  return MakeError(WEFT_TIMEOUT, {.rank = missing_.front(), .group = group_},
-                   StrCat("group ", group_, ": ", more ? "at least " : "", missing_.size(), " of ",
-                          size_, " ranks did not come within ", waited, ": missing ", list,
-                          "; check that they were started, with the same job and size"));
+  return MakeError(
+      WEFT_TIMEOUT, {.rank = missing.front(), .group = group_},
+      StrCat("group ", group_, ": ", more ? "at least " : "", missing.size(), " of ", size_,
+             " ranks did not come within ", waited, ": missing ", ListText(missing),
+             "; check that they were started, with the same job and size"));
 }
 
 void MembershipExchange::Finish(absl::StatusOr<Membership> result) {

@@ -15,6 +15,9 @@
 // that one does not. Between slices rank 0 reads what else has come, so that it knows all who have, and whether one of them
 // has given up: that one writes its reason, which becomes the verdict.
 //
+// A long wait is spoken of: TakeNotice() says now and then who has not come. In a large group only some ranks do, as they all
+// have the same to say and each looks for all lines itself.
+//
 // Thread-safety: owned by one thread.
 #pragma once
 
@@ -25,9 +28,11 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/notice_times.h"
 #include "base/seams.h"
 #include "base/wire.h"
 #include "comm/rendezvous/membership.h"
+#include "comm/rendezvous/roll_call.h"
 
 namespace weft {
 
@@ -41,8 +46,8 @@ class MembershipExchange {
   static constexpr int64_t kVerdictGraceNs = 500'000'000;
   // How long the second to claim a rank waits to learn who was first.
   static constexpr int64_t kRivalNs = 1'000'000'000;
-  // A rank without a verdict asks for at most this many missing ranks.
-  static constexpr size_t kMissingMax = 64;
+  // In a group of more ranks only those speak of a long wait whose number is a multiple of it.
+  static constexpr int kSpeakersEvery = 64;
   static constexpr int64_t kSliceNs = 200'000'000;
   // Lines that rank 0 looks for between two slices.
   static constexpr size_t kScanMax = 64;
@@ -70,6 +75,10 @@ class MembershipExchange {
   // they tell rank 0.
   void GiveUp(absl::Status reason);
 
+  // What is to be said of a long wait, if anything; once. `where`: Store::Where().
+  //   group world: rank 0 has waited 10 s for ranks 2, 3 of 4, which have not come to the store at ...; check that they were started, ...
+  std::optional<std::string> TakeNotice(std::string_view where);
+
   bool finished() const { return phase_ == Phase::kFinished; }
 
   // Once finished.
@@ -89,6 +98,7 @@ class MembershipExchange {
     kLeave,    // others: no verdict; writing why this rank gives up
     kLeft,     // rank 0: looking for one that has given up
     kLook,     // others: no verdict; reading who is there
+    kRollCall,  // others: in the middle of kLeader or kVerdict, to say for whom this waits: reading who is there
     kFinished,
   };
 
@@ -113,7 +123,9 @@ class MembershipExchange {
   absl::Status DecodeFailure(WireReader& reader, int writer) const;
   void TakeLeft(const StoreReply& reply);
   absl::Status Rival(const StoreReply& reply) const;
-  absl::Status Missing(bool more) const;
+  absl::Status Missing(const std::vector<int>& missing, bool more) const;
+  void NoteLongWait();
+  void TakeRollCall(const StoreReply& reply);
   void Finish(absl::StatusOr<Membership> result);
 
   const Seams seams_;
@@ -125,14 +137,26 @@ class MembershipExchange {
   const int64_t deadline_ns_;
   const int64_t verdict_deadline_ns_;
   Phase phase_ = Phase::kClaim;
-  int next_ = 0;             // rank whose line is read, or part
+  int next_ = 0;             // part
   std::vector<int> unread_;  // rank 0: whose lines have not come, in order
   std::vector<int> scan_;    // of these, whom to look for now, the last one first
   int scanned_ = 0;          // the last one that was looked for
   std::vector<GroupMember> known_;
-  absl::Status lost_;    // others: what is to say if there is no verdict
-  bool leaves_ = false;  // others: this rank gives up
-  std::vector<int> missing_;
+  absl::Status lost_;                 // others: what is to say if there is no verdict
+  bool leaves_ = false;               // others: this rank gives up
+  RollCall looked_;                   // others: of kLook
+  RollCall roll_call_;                // others: of the last kRollCall
+  Phase called_in_ = Phase::kLeader;  // and where it goes on
+  NoticeTimes notices_;
+  int64_t waited_s_ = 0;  // as the notice will say that is not ready yet
+
+  struct Notice {
+    int64_t waited_s = 0;
+    std::vector<int> missing;
+    bool more = false;
+  };
+
+  std::optional<Notice> notice_;
   absl::Status failure_;  // rank 0's verdict if it is bad
   Membership members_;
   std::vector<std::string> parts_;  // of the verdict, as written

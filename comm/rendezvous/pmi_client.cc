@@ -13,6 +13,8 @@
 
 #include "absl/strings/str_split.h"
 #include "base/interrupt.h"
+#include "base/log.h"
+#include "base/notice_times.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "base/wait.h"
@@ -41,6 +43,7 @@ bool IsPlainWord(std::string_view text) {
 }
 
 absl::Status WaitFor(int fd, short events, int64_t deadline_ns) {
+  NoticeTimes notices(MonotonicNs());
   while (true) {
     const int64_t left_ms = (deadline_ns - MonotonicNs() + 999'999) / 1'000'000;
     if (left_ms <= 0) {
@@ -51,8 +54,16 @@ absl::Status WaitFor(int fd, short events, int64_t deadline_ns) {
     }
     pollfd watch{fd, events, 0};
     WEFT_RETURN_IF_ERROR(CheckInterrupt("waiting for the launcher's PMI-1 answer"));
+    if (const int64_t waited_s = notices.Due(MonotonicNs()); waited_s > 0) {
+      LogWarn("this process has waited ", waited_s,
+              " s for the launcher's PMI-1 answer, which comes when all ranks of the job have "
+              "reached weft's initialization; check that they were started, and do not wait "
+              "elsewhere");
+    }
+    // Rounded up, so that a notice is due when poll() returns.
+    const int64_t notice_ms = (notices.next_ns() - MonotonicNs()) / 1'000'000 + 1;
     const int64_t nap_ms =
-        UntilInterruptNs(std::min<int64_t>(left_ms, 60'000) * 1'000'000) / 1'000'000;
+        UntilInterruptNs(std::min({left_ms, notice_ms, int64_t{60'000}}) * 1'000'000) / 1'000'000;
     const int n = poll(&watch, 1, static_cast<int>(nap_ms));
     if (n > 0) return absl::OkStatus();
     if (n < 0 && errno != EINTR) return SystemError(errno, "polling PMI_FD");

@@ -22,6 +22,8 @@ class PrefixStore : public Store {
     return store_.Ask(std::move(request));
   }
 
+  std::string Where() const override { return store_.Where(); }
+
  private:
   Store& store_;
   const std::string prefix_;

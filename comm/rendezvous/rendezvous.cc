@@ -68,6 +68,10 @@ class WorldStore : public Store {
 
   StoreReply Ask(StoreRequest request) override { return keys_.Ask(std::move(request)); }
 
+  std::string Where() const override {
+    return StrCat(remote_.Where(), host_ == nullptr ? "" : ", which this process serves");
+  }
+
  private:
   const std::shared_ptr<StoreHost> host_;  // released after the connection is closed
   RemoteStore remote_;

@@ -45,6 +45,9 @@ class Store {
  public:
   virtual ~Store() = default;
   virtual StoreReply Ask(StoreRequest request) = 0;
+
+  // What messages call it: where it is, and of whom.
+  virtual std::string Where() const { return "the store that the program has passed"; }
 };
 
 }  // namespace weft

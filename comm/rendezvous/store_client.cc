@@ -19,6 +19,7 @@ namespace {
 constexpr int64_t kFirstPauseNs = 2'000'000;
 constexpr int64_t kLongestPauseNs = 200'000'000;
 constexpr size_t kClientReadBytes = 64 * 1024;
+constexpr size_t kAnswersMax = 16;
 
 std::string EncodeRequest(const StoreRequest& request, bool may_wait, FrameType* type) {
   WireWriter writer;
@@ -121,13 +122,13 @@ bool StoreClient::Advance() {
       PollItem item{.handle = stream_, .want_write = true};
       const absl::Status polled = seams_.net->Poll({&item, 1}, std::numeric_limits<int64_t>::min());
       if (!polled.ok()) {
-        Retry(polled);
+        Retry(std::string(FromAbsl(polled.message())));
       } else if (item.writable) {
         const absl::Status finished = seams_.net->FinishConnect(stream_);
         if (finished.ok()) {
           state_ = State::kHello;
         } else {
-          Retry(finished);
+          Retry(ConnectAnswer(finished), NobodyListens(finished));
         }
       }
       break;
@@ -158,7 +159,8 @@ void StoreClient::Connect() {
   const absl::StatusOr<int> stream = seams_.net->Connect(endpoint());
   if (!stream.ok()) {
     const bool hopeless = ResultOf(stream.status()) == WEFT_INVALID_ARGUMENT;
-    hopeless ? Fail(stream.status()) : Retry(stream.status());
+    hopeless ? Fail(stream.status())
+             : Retry(ConnectAnswer(stream.status()), NobodyListens(stream.status()));
     return;
   }
   stream_ = *stream;
@@ -166,16 +168,23 @@ void StoreClient::Connect() {
   state_ = State::kConnecting;
 }
 
-// This attempt failed for a reason that may pass.
-void StoreClient::Retry(const absl::Status& reason) {
+// This attempt failed, which may pass: `answer` is what it was answered.
+void StoreClient::Retry(std::string answer, bool nobody_listens) {
   CloseStream();
-  last_failure_ = reason;
-  refusals_ = NobodyListens(reason) ? refusals_ + 1 : 0;
+  refusals_ = nobody_listens ? refusals_ + 1 : 0;
   if (!options_.gone_hint.empty() && refusals_ >= options_.endpoints.size()) {
     Fail(MakeError(WEFT_UNREACHABLE,
                    StrCat("nobody serves ", Where(), " any more: ", options_.gone_hint)));
     return;
   }
+  auto known = std::find_if(answers_.begin(), answers_.end(), [&](const Answer& one) {
+    return one.endpoint == endpoint_index() && one.text == answer;
+  });
+  if (known == answers_.end()) {
+    if (answers_.size() == kAnswersMax) answers_.erase(answers_.begin());
+    known = answers_.insert(answers_.end(), {endpoint_index(), std::move(answer), 0});
+  }
+  ++known->count;
   ++attempt_;
   // Ranks that were refused together shall not come back together.
   uint32_t noise = 0;
@@ -258,27 +267,46 @@ absl::Status StoreClient::Refused(const Verdict& verdict) const {
   return MakeError(WEFT_AUTH_FAILED, StrCat("could not join through ", where, ": ", advice));
 }
 
+std::string StoreClient::Host() const {
+  return options_.host_hint.empty() ? "its process" : options_.host_hint;
+}
+
 std::string StoreClient::Where() const {
   return StrCat("the store at ", endpoint().ToString(), options_.host_hint.empty() ? "" : " of ",
                 options_.host_hint);
+}
+
+// "Connection refused 14 times"; where there are several addresses, each one's behind it.
+std::string StoreClient::Answers() const {
+  std::string text;
+  size_t last = options_.endpoints.size();
+  for (size_t i = 0; i < options_.endpoints.size(); ++i) {
+    for (const Answer& answer : answers_) {
+      if (answer.endpoint != i) continue;
+      if (!text.empty()) text += i == last ? ", " : "; ";
+      if (i != last && options_.endpoints.size() > 1)
+        text += StrCat("at ", options_.endpoints[i].ToString(), " ");
+      text +=
+          StrCat(answer.text, answer.count == 1 ? " once" : StrCat(" ", answer.count, " times"));
+      last = i;
+    }
+  }
+  return text.empty() ? "no answer yet" : text;
+}
+
+std::string StoreClient::Unreached() const {
+  return StrCat(Where(), ": ", Answers(), "; check that ", Host(),
+                " was started and can be reached from here");
 }
 
 void StoreClient::CheckDeadlines() {
   const int64_t now_ns = seams_.clock->NowNs();
   if (state_ != State::kReady && state_ != State::kFailed) {
     if (now_ns >= options_.connect_deadline_ns) {
-      const std::string last =
-          last_failure_.ok() ? "it did not answer" : std::string(FromAbsl(last_failure_.message()));
-      Fail(MakeError(WEFT_TIMEOUT,
-                     StrCat("could not reach ", Where(), " before the deadline, in ", attempt_ + 1,
-                            " attempts: ", last, "; check that ",
-                            options_.host_hint.empty() ? "its process" : options_.host_hint,
-                            " was started and can be reached from here")));
+      Fail(MakeError(WEFT_TIMEOUT, StrCat("could not reach before the deadline ", Unreached())));
       return;
     }
-    if (state_ != State::kPause && now_ns >= attempt_deadline_ns_) {
-      Retry(MakeError(WEFT_TIMEOUT, StrCat(endpoint().ToString(), " did not answer within 2.5 s")));
-    }
+    if (state_ != State::kPause && now_ns >= attempt_deadline_ns_) Retry("no answer within 2.5 s");
   }
   if (request_ && now_ns >= answer_deadline_ns_) {
     const std::string what = Describe(*request_);
@@ -320,13 +348,10 @@ bool StoreClient::Receive(size_t bytes_max) {
   if (result.state == IoState::kDone) return true;
   if (result.state == IoState::kWouldBlock) return false;
   if (state_ == State::kReady) {
-    Fail(MakeError(WEFT_UNREACHABLE,
-                   StrCat("lost ", Where(), ": the connection was closed; ",
-                          options_.host_hint.empty() ? "its process" : options_.host_hint,
-                          " has probably ended")));
+    Fail(MakeError(WEFT_UNREACHABLE, StrCat("lost ", Where(), ": the connection was closed; ",
+                                            Host(), " has probably ended")));
   } else {
-    Retry(MakeError(WEFT_UNREACHABLE,
-                    StrCat(endpoint().ToString(), " closed the connection during the handshake")));
+    Retry("the connection was closed during the handshake");
   }
   return false;
 }

@@ -64,6 +64,13 @@ class StoreClient {
 
   bool connected() const { return state_ == State::kReady; }
 
+  // "the store at tcp:10.0.0.1:29500 of rank 0".
+  std::string Where() const;
+
+  // While it is not connected: the store, what calling it was answered, and what to check.
+  //   the store at tcp:10.0.0.1:29500 of rank 0: Connection refused 14 times; check that rank 0 was started and can be reached from here
+  std::string Unreached() const;
+
   // Ok until the client is of no use any more.
   const absl::Status& failure() const { return failure_; }
 
@@ -71,7 +78,8 @@ class StoreClient {
   enum class State { kPause, kConnecting, kHello, kVerdict, kReady, kFailed };
 
   void Connect();
-  void Retry(const absl::Status& reason);
+  void Retry(std::string answer, bool nobody_listens = false);
+  std::string Answers() const;
   void Fail(absl::Status status);
   void CheckDeadlines();
   bool Advance();
@@ -85,12 +93,12 @@ class StoreClient {
   void Finish(StoreReply reply);
   void CloseStream();
 
-  const Endpoint& endpoint() const {
-    return options_.endpoints[attempt_ % options_.endpoints.size()];
-  }
+  size_t endpoint_index() const { return attempt_ % options_.endpoints.size(); }
+
+  const Endpoint& endpoint() const { return options_.endpoints[endpoint_index()]; }
 
   absl::Status Refused(const Verdict& verdict) const;
-  std::string Where() const;
+  std::string Host() const;
 
   const Seams seams_;
   const StoreClientOptions options_;
@@ -100,8 +108,16 @@ class StoreClient {
   int64_t pause_until_ns_ = 0;
   int64_t pause_ns_;
   int64_t attempt_deadline_ns_ = 0;
-  absl::Status last_failure_;  // of an attempt
-  absl::Status failure_;       // final
+
+  // What attempts were answered, each once, and how often.
+  struct Answer {
+    size_t endpoint = 0;  // which of options_.endpoints
+    std::string text;
+    int count = 0;
+  };
+
+  std::vector<Answer> answers_;
+  absl::Status failure_;  // final
   int stream_ = -1;
   std::string in_;
   std::string out_;

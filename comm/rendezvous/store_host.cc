@@ -15,6 +15,7 @@
 #include "base/later.h"
 #include "base/log.h"
 #include "base/new_fd.h"
+#include "base/notice_times.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "base/wait.h"
@@ -72,6 +73,16 @@ void Pause(int64_t until_ns) {
   if (!polled.ok()) LogDebug("store: ", FromAbsl(polled.message()));
 }
 
+// Of a socket name the owner is known, and NameOwner tells of it.
+void SayRefused(const absl::Status& status, NoticeTimes* notices) {
+  if (const int64_t waited_s = notices->Due(MonotonicNs()); waited_s > 0) {
+    LogWarn("this process has waited ", waited_s,
+            " s to host the store: ", FromAbsl(status.message()),
+            "; the address must be one of this machine; if the port is in use, end whoever uses "
+            "it, or give the job another one (MASTER_PORT)");
+  }
+}
+
 // Fails only if the event is signalled already as often as it can count.
 void Signal(int event) {
   const uint64_t one = 1;
@@ -107,6 +118,7 @@ absl::StatusOr<std::shared_ptr<StoreHost>> StoreHost::Listen(const StoreServerOp
                                                              std::vector<Endpoint>* endpoints,
                                                              int64_t deadline_ns) {
   std::optional<NameOwner> owner;
+  NoticeTimes notices(MonotonicNs());
   while (true) {
     UniqueFd wake = MakeEvent(0);
     UniqueFd done = wake.valid() ? MakeEvent(0) : UniqueFd();
@@ -129,6 +141,7 @@ absl::StatusOr<std::shared_ptr<StoreHost>> StoreHost::Listen(const StoreServerOp
     }
     if (!owner) owner.emplace(*refused);
     WEFT_RETURN_IF_ERROR(owner->Look());
+    if (refused->kind == Endpoint::Kind::kTcp) SayRefused(status, &notices);
     Pause(again_ns);
   }
 }

@@ -88,9 +88,12 @@ class SeveralNodes(LaunchedTest):
 
     def test_nodes_may_come_in_any_order_and_it_is_said_who_is_waited_for(self):
         late = self.launch_nodes("say('up')", (1,), nodes=3, first=1)
-        late[0].wait_for(1, "waiting for the weftruns of the 3 nodes to come", "err")
+        unheard = late[0].wait_for(1, "waiting for the weftruns of the 3 nodes to come", "err")[0]
+        self.assertRegex(unheard, rf"to come, \d+ s so far: the store at tcp:127\.0\.0\.1:{self.port + 1} of node 0's weftrun: "
+                                  r"Connection refused \d+ times; check that node 0's weftrun was started and can be reached from here$")
         first = self.launch_nodes("say('up')", (1,), nodes=3, port=self.port)
-        first[0].wait_for(1, "waiting for the weftrun of node 2 of 3", "err")
+        heard = first[0].wait_for(1, "waiting for the weftrun of node 2 of 3", "err")[0]
+        self.assertRegex(heard, rf"of 3 to come to tcp:127\.0\.0\.1:{self.port + 1}, \d+ s so far$")
         last = self.launch_nodes("say('up')", (1,), nodes=3, port=self.port, first=2)
         for run in first + late + last:
             self.assertEqual((0, 1), (run.finish()[0], len(run.lines["out"])), run.lines)

@@ -2,6 +2,7 @@
 // seconds, by its rank, process and signal, and nobody else; a late one is waited for.
 #include <filesystem>
 #include <random>
+#include <regex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -14,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "base/status.h"
 #include "base/wait.h"
 #include "comm/node/make_group.h"
@@ -206,6 +208,37 @@ TEST(ALateRank, IsWaitedForWhereverItIsLate) {
         EXPECT_EQ(end.Problem(), "");
     }
   }
+}
+
+// All have met; one does not go on for longer than a wait is silent.
+TEST(ALateRank, IsSpokenOfByThoseThatWaitForItsMemory) {
+  constexpr int64_t kLateNs = 4'000'000'000;
+  constexpr int kSize = 3;
+  const std::string expected[kSize] = {
+      "group late: rank 0 has waited [23] s for rank 2 to exchange memory, after all ranks have "
+      "met",
+      "group late: rank 1 has waited [23] s for rank 0 to share the group's memory", ""};
+  const TemporaryDirectory directory;
+  const auto ends = RunForkedRanks(kSize, 120, [&](int rank) -> std::string {
+    std::string log;
+    SetLogCallback(
+        [](weft_log_level_t, const char* message, void* text) {
+          *static_cast<std::string*>(text) += message;
+        },
+        &log);
+    DirectoryStore store(directory.path());
+    if (rank == 2) DelayCall("connect", kLateNs);
+    GroupOptions options = Options();
+    options.name = "late";
+    const auto group = MakeNodeGroup(&store, rank, kSize, options);
+    if (!group.ok()) return Text(group.status());
+    (*group)->Close();
+    SetLogCallback(nullptr, nullptr);
+    const bool said = std::regex_search(log, std::regex(expected[rank]));
+    return said ? "" : "it logged: " + log;
+  });
+  for (const RankEnd& end : ends)
+    EXPECT_EQ(end.Problem(), "");
 }
 
 // Rank 0 has told it to enter, and gives up; it gives up too, a moment later, and goes on with another group, and so with another

@@ -48,6 +48,7 @@ class ExchangingRank {
     client_->Step();
     while (client_->done()) {
       exchange_.Take(client_->TakeReply());
+      if (auto notice = exchange_.TakeNotice(client_->Where())) notices_.push_back(*notice);
       LoseWhoHasEnded();
       if (clock_->NowNs() >= gives_up_ns_) {
         exchange_.GiveUp(
@@ -67,6 +68,9 @@ class ExchangingRank {
   void AppendPollItems(std::vector<PollItem>* items) const {
     if (client_) client_->AppendPollItems(items);
   }
+
+  // What it has said of its long wait.
+  const std::vector<std::string>& notices() const { return notices_; }
 
   bool finished() const { return exchange_.finished(); }
 
@@ -91,6 +95,7 @@ class ExchangingRank {
   int64_t gives_up_ns_ = INT64_MAX;
   std::function<bool(const GroupMember&)> ended_;
   MembershipExchange exchange_;
+  std::vector<std::string> notices_;
   std::optional<StoreClient> client_;
 };
 

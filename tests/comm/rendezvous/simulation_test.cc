@@ -368,6 +368,47 @@ TEST(Simulation, BrokenConnectionsEndInAgreementOrInAReason) {
   }
 }
 
+// Each says it after two seconds, with the rank that came meanwhile left out; and not again within the six.
+TEST(Simulation, ALongWaitIsSpokenOfByEveryRank) {
+  for (const uint64_t seed : Seeds(20)) {
+    SCOPED_TRACE("WEFT_TEST_SEED=" + std::to_string(seed));
+    Job job(seed, 5);
+    for (const int rank : {0, 1, 4})
+      job.AddRank(rank, 100 + rank, rank == 4 ? kSecondNs : 0, 5);
+    ASSERT_TRUE(job.Finish());
+    for (size_t i = 0; i < job.rank_count(); ++i) {
+      ASSERT_EQ(job.rank(i).notices().size(), 1u);
+      EXPECT_THAT(
+          job.rank(i).notices()[0],
+          HasSubstr(" has waited 2 s for ranks 2, 3 of 5, which have not come to the store at "
+                    "tcp:10.0.0.1:29500 of rank 0; check that they were started"));
+    }
+  }
+}
+
+TEST(Simulation, AWaitForRankZeroAloneIsSpokenOf) {
+  Job job(Seeds(1)[0], 2);
+  job.AddRank(1, 101, 0, 2);
+  ASSERT_TRUE(job.Finish());
+  ASSERT_EQ(job.rank(0).notices().size(), 1u);
+  EXPECT_THAT(job.rank(0).notices()[0],
+              HasSubstr("rank 1 has waited 2 s for rank 0 of 2, which has not come"));
+}
+
+// Of so many some speak for all.
+TEST(Simulation, InALargeGroupFewSpeakOfALongWait) {
+  constexpr int kSize = MembershipExchange::kSpeakersEvery + 2;
+  Job job(Seeds(1)[0], kSize);
+  for (int rank = 0; rank < kSize - 1; ++rank)
+    job.AddRank(rank, 100 + rank, 0, kSize);
+  ASSERT_TRUE(job.Finish());
+  for (int rank = 0; rank < kSize - 1; ++rank) {
+    EXPECT_EQ(job.rank(static_cast<size_t>(rank)).notices().empty(),
+              rank % MembershipExchange::kSpeakersEvery != 0)
+        << rank;
+  }
+}
+
 TEST(Simulation, RanksMayComeSecondsApart) {
   for (const uint64_t seed : Seeds(40)) {
     SCOPED_TRACE(StrCat("seed ", seed));
