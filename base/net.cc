@@ -130,6 +130,14 @@ absl::Status ConnectError(int error_number, const std::string& where) {
 }
 
 }  // namespace
+
+bool IsLoopback(const std::string& host) {
+  in_addr v4;
+  in6_addr v6;
+  if (inet_pton(AF_INET, host.c_str(), &v4) == 1) return ntohl(v4.s_addr) >> 24 == IN_LOOPBACKNET;
+  return inet_pton(AF_INET6, host.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6) != 0;
+}
+
 // ConnectError() puts it last.
 std::string ConnectAnswer(const absl::Status& status) {
   const std::string_view message = FromAbsl(status.message());

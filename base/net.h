@@ -109,6 +109,9 @@ class SystemNet : public Net {
 // listens at the address.
 bool NobodyListens(const absl::Status& status);
 
+// Whether a numeric address is of the machine that asks: 127.0.0.0/8 or ::1.
+bool IsLoopback(const std::string& host);
+
 // What a connection that did not come about was answered, without what was attempted: "Connection refused". Of an error of Connect
 // or FinishConnect.
 std::string ConnectAnswer(const absl::Status& status);

@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "base/wait.h"
+#include "comm/rendezvous/master_endpoints.h"
 
 namespace weft {
 namespace {
@@ -71,6 +72,7 @@ Agents::Agents(const RunOptions& options, const JobPlan& plan)
     : node_rank_(options.node_rank),
       ranks_per_node_(options.ranks_per_node),
       node_count_(options.node_count),
+      master_(options.master_host),
       endpoint_(plan.store),
       secret_(plan.secret) {}
 
@@ -80,8 +82,15 @@ absl::Status Agents::Open() {
       SystemSeams(),
       StoreServerOptions{
           .secret = secret_, .insecure = secret_.empty(), .uid = static_cast<int64_t>(geteuid())});
-  return Annotate(store_->AddListener(&endpoint_),
-                  StrCat("opening the job's store at ", endpoint_.ToString(), ": "));
+  WEFT_ASSIGN_OR_RETURN(
+      std::vector<Endpoint> endpoints,
+      MasterEndpoints({"--master-addr", master_}, endpoint_.host, endpoint_.port));
+  for (Endpoint& endpoint : endpoints) {
+    WEFT_RETURN_IF_ERROR(
+        Annotate(store_->AddListener(&endpoint),
+                 StrCat("opening the job's store at ", endpoint.ToString(), ": ")));
+  }
+  return absl::OkStatus();
 }
 
 // Node 0 knows by it whose connection has ended; no rank has such a number.

@@ -120,6 +120,7 @@ class Agents {
   const int node_rank_;
   const int ranks_per_node_;
   const int node_count_;
+  const std::string master_;  // its name
   Endpoint endpoint_;
   const std::string secret_;
   std::unique_ptr<StoreServer> store_;

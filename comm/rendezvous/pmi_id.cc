@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
@@ -14,6 +15,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "base/wait.h"
+#include "comm/rendezvous/master_endpoints.h"
 #include "comm/rendezvous/pmi_client.h"
 
 namespace weft {
@@ -49,6 +51,10 @@ absl::StatusOr<ServedId> Serve(const LaunchEnvironment& launch, int64_t deadline
     WEFT_ASSIGN_OR_RETURN(tcp.host, AddressForOthers());
   } else {
     WEFT_ASSIGN_OR_RETURN(tcp.host, ResolveHost(launch.master_host, deadline_ns));
+    // The others are told one address: that at which they reach this machine, if there is such a one.
+    WEFT_ASSIGN_OR_RETURN(const std::vector<Endpoint> endpoints,
+                          MasterEndpoints({"MASTER_ADDR", launch.master_host}, tcp.host, tcp.port));
+    tcp = endpoints.back();
   }
   // Without waiting for an address in use: the others are to hear of it.
   return ServeUniqueId(tcp, launch.secret, MonotonicNs());

@@ -20,6 +20,7 @@
 #include "base/wait.h"
 #include "comm/rendezvous/job_store.h"
 #include "comm/rendezvous/launch_environment.h"
+#include "comm/rendezvous/master_endpoints.h"
 #include "comm/rendezvous/pmi_id.h"
 #include "comm/rendezvous/prefix_store.h"
 #include "comm/rendezvous/remote_store.h"
@@ -157,10 +158,13 @@ absl::StatusOr<Plan> PlanForSeveralNodes(const LaunchEnvironment& launch, int64_
                "; set MASTER_ADDR and WEFT_MASTER_PORT on every rank"));
   }
   WEFT_ASSIGN_OR_RETURN(const std::string host, ResolveHost(launch.master_host, deadline_ns));
-  plan.endpoints = {{.kind = Endpoint::Kind::kTcp,
-                     .host = host,
-                     .port = static_cast<uint16_t>(launch.master_port)}};
+  const auto port = static_cast<uint16_t>(launch.master_port);
+  plan.endpoints = {{.kind = Endpoint::Kind::kTcp, .host = host, .port = port}};
   plan.hosts = launch.rank == 0;
+  if (plan.hosts) {
+    WEFT_ASSIGN_OR_RETURN(plan.endpoints,
+                          MasterEndpoints({"MASTER_ADDR", launch.master_host}, host, port));
+  }
   plan.host_hint = "rank 0";
   return plan;
 }

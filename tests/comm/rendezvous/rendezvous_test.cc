@@ -12,8 +12,10 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "base/seams.h"
 #include "base/status.h"
 #include "base/text.h"
@@ -23,6 +25,7 @@
 #include "comm/rendezvous/unique_id.h"
 #include "tests/comm/rendezvous/store_calls.h"
 #include "tests/support/forked_ranks.h"
+#include "tests/support/in_child.h"
 #include "tests/support/leak_check.h"
 #include "tests/support/shared_value.h"
 
@@ -210,6 +213,44 @@ TEST(Rendezvous, SeveralNodesMeetOverTcpWithASecretFile) {
     return "";
   }));
   unlink(path);
+}
+
+// As Debian gives the machine's own name to 127.0.1.1.
+TEST(Rendezvous, AMasterThatResolvesToLoopbackIsSaidAtOnce) {
+  const std::string said = InChild([]() -> std::string {
+    if (!EnterOwnMounts()) return "skip";
+    char hosts[] = "/tmp/weft-hosts-XXXXXX";
+    const int fd = mkstemp(hosts);
+    constexpr char kText[] = "127.0.0.1 localhost\n127.0.1.1 weft-node1\n";
+    if (fd < 0 || write(fd, kText, sizeof(kText) - 1) < 0) return "no file";
+    const bool mounted = mount(hosts, "/etc/hosts", nullptr, MS_BIND, nullptr) == 0;
+    unlink(hosts);
+    if (!mounted) return "skip";
+    char secret[] = "/tmp/weft-secret-XXXXXX";
+    const int file = mkstemp(secret);
+    const std::string text(64, 'a');
+    if (file < 0 || write(file, text.data(), text.size()) < 0) return "no file";
+    std::string log;
+    SetLogCallback([](weft_log_level_t, const char* message,
+                      void* text) { *static_cast<std::string*>(text) += message; },
+                   &log);
+    SetTorchrun(0, 2, std::to_string(20'000 + getpid() % 10'000));
+    setenv("LOCAL_WORLD_SIZE", "1", 1);
+    setenv("WEFT_JOB_SECRET_FILE", secret, 1);
+    for (const char* master : {"localhost", "127.0.0.1", "weft-node1"}) {
+      setenv("MASTER_ADDR", master, 1);
+      const absl::StatusOr<Rendezvous> place = RendezvousFromEnvironment(In(20));
+      if (!place.ok()) return std::string(place.status().message());
+      const bool warned = log.find("is the loopback address") != std::string::npos;
+      if (warned != (std::string_view(master) == "weft-node1")) return StrCat(master, ": ", log);
+    }
+    SetLogCallback(nullptr, nullptr);
+    unlink(secret);
+    return log;
+  });
+  if (said == "skip") GTEST_SKIP() << "no mounts of its own";
+  EXPECT_THAT(said, HasSubstr("MASTER_ADDR=weft-node1 is the loopback address 127.0.1.1 on this "
+                              "machine, which other nodes cannot reach"));
 }
 
 TEST(Rendezvous, ThreadsAsRanksLeaveNothingBehind) {
