@@ -63,7 +63,8 @@ WEFT_EXPORT weft_result_t weft_batch_group_create_from_id(const weft_unique_id_t
                                                           weft_group_t* group);
 
 /* The same for weft_group_split(). Splits of one handle are made one after the other, in the order of the calls. `parent` must
- * live until the batch has ended. Shapes and errors: as weft_group_split()'s; as above. */
+ * live until the batch has ended.
+ * Errors: of the arguments at once, INVALID_ARGUMENT, FORKED, BAD_STATE; INVALID_USAGE as above; all others from weft_batch_end(). */
 WEFT_EXPORT weft_result_t weft_batch_group_split(weft_group_t parent, int color, int key,
                                                  const weft_group_config_t* config,
                                                  weft_group_t* group);
