@@ -1,5 +1,6 @@
 // Store and membership in a simulated network: hundreds of seeds, each with its own delays, cuts,
 // broken connections and dead ranks. Every run must end, in agreement or in errors that say why.
+#include <iterator>
 #include <map>
 #include <memory>
 #include <string>
@@ -399,13 +400,14 @@ TEST(Simulation, AWaitForRankZeroAloneIsSpokenOf) {
 TEST(Simulation, InALargeGroupFewSpeakOfALongWait) {
   constexpr int kSize = MembershipExchange::kSpeakersEvery + 2;
   Job job(Seeds(1)[0], kSize);
-  for (int rank = 0; rank < kSize - 1; ++rank)
+  constexpr int kThere[] = {0, 1, MembershipExchange::kSpeakersEvery - 1,
+                            MembershipExchange::kSpeakersEvery};
+  for (const int rank : kThere)
     job.AddRank(rank, 100 + rank, 0, kSize);
   ASSERT_TRUE(job.Finish());
-  for (int rank = 0; rank < kSize - 1; ++rank) {
-    EXPECT_EQ(job.rank(static_cast<size_t>(rank)).notices().empty(),
-              rank % MembershipExchange::kSpeakersEvery != 0)
-        << rank;
+  for (size_t i = 0; i < std::size(kThere); ++i) {
+    EXPECT_EQ(job.rank(i).notices().empty(), kThere[i] % MembershipExchange::kSpeakersEvery != 0)
+        << kThere[i];
   }
 }
 
