@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <sys/resource.h>
 
+#include "base/mutex.h"
 #include "base/status.h"
 
 namespace weft {
@@ -31,6 +32,60 @@ class BlockedSignals {
   sigset_t before_;
 };
 
+// Of threads that are started without a wish; 0: not known.
+size_t DefaultStackBytes() {
+  pthread_attr_t attributes;
+  if (pthread_getattr_default_np(&attributes) != 0) return 0;
+  size_t bytes = 0;
+  if (pthread_attr_getstacksize(&attributes, &bytes) != 0) bytes = 0;
+  pthread_attr_destroy(&attributes);
+  return bytes;
+}
+
+void SetDefaultStackBytes(size_t bytes) {
+  pthread_attr_t attributes;
+  if (pthread_getattr_default_np(&attributes) != 0) return;
+  if (pthread_attr_setstacksize(&attributes, bytes) == 0)
+    (void)pthread_setattr_default_np(&attributes);
+  pthread_attr_destroy(&attributes);
+}
+
+// Constant after construction. Two of weft's threads that start others shall not take each other's setting for the program's.
+Mutex& DefaultStackMutex() {
+  static auto* const mutex = new Mutex;
+  return *mutex;
+}
+
+// For a scope: a thread that starts in it has a stack of kLeastStackBytes at least. The C library takes the limit on stacks for the
+// size of those of threads, and in one of 64 KiB no name can be looked up. The default is the whole process's, and std::thread
+// has no other way: so it is touched for a moment only, and where it is large enough, as nearly always, not at all.
+class RoomyStacks {
+ public:
+  RoomyStacks() WEFT_NO_THREAD_SAFETY_ANALYSIS {
+    const size_t bytes = DefaultStackBytes();
+    if (bytes == 0 || bytes >= kLeastStackBytes) return;
+    DefaultStackMutex().Lock();
+    before_bytes_ = DefaultStackBytes();
+    if (before_bytes_ == 0) {
+      DefaultStackMutex().Unlock();
+    } else {
+      SetDefaultStackBytes(kLeastStackBytes);
+    }
+  }
+
+  RoomyStacks(const RoomyStacks&) = delete;
+  RoomyStacks& operator=(const RoomyStacks&) = delete;
+
+  ~RoomyStacks() WEFT_NO_THREAD_SAFETY_ANALYSIS {
+    if (before_bytes_ == 0) return;
+    SetDefaultStackBytes(before_bytes_);
+    DefaultStackMutex().Unlock();
+  }
+
+ private:
+  size_t before_bytes_ = 0;  // 0: nothing was changed
+};
+
 constexpr int kLowNice = 10;
 
 // Of the calling thread alone: what Linux takes for a process here is a thread, and 0 is the caller.
@@ -45,6 +100,7 @@ void LowerPriority() {
 absl::StatusOr<std::thread> StartHiddenThread(const char* name, std::function<void()> body,
                                               ThreadPriority priority) {
   const BlockedSignals blocked;
+  const RoomyStacks roomy;
   try {
     return std::thread([name, priority, body = std::move(body)] {
       pthread_setname_np(pthread_self(), name);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <arpa/inet.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -18,6 +19,7 @@
 #include <unistd.h>
 
 #include "absl/strings/cord.h"
+#include "absl/strings/numbers.h"
 #include "base/fd.h"
 #include "base/new_fd.h"
 #include "base/status.h"
@@ -43,6 +45,26 @@ struct Address {
   int family() const { return any.sa_family; }
 };
 
+// "fd00::1", "fe80::1%eth0"; the interface may be its number.
+bool ReadIpv6(const std::string& host, sockaddr_in6* address) {
+  const size_t scope = host.find('%');
+  if (inet_pton(AF_INET6, host.substr(0, scope).c_str(), &address->sin6_addr) != 1) return false;
+  address->sin6_family = AF_INET6;
+  if (scope == std::string::npos) return true;
+  const std::string name = host.substr(scope + 1);
+  address->sin6_scope_id = if_nametoindex(name.c_str());
+  return address->sin6_scope_id != 0 || absl::SimpleAtoi(name, &address->sin6_scope_id);
+}
+
+absl::Status CheckScope(const std::string& host, const sockaddr_in6& address) {
+  if (!IN6_IS_ADDR_LINKLOCAL(&address.sin6_addr) || address.sin6_scope_id != 0)
+    return absl::OkStatus();
+  return MakeError(
+      WEFT_INVALID_ARGUMENT,
+      StrCat("the address ", host, " is link-local: it means something together with ",
+             "the interface of this machine that is on that link, as ", host, "%eth0"));
+}
+
 absl::StatusOr<Address> ToAddress(const Endpoint& endpoint) {
   const std::string& host = endpoint.host;
   Address address;
@@ -58,10 +80,10 @@ absl::StatusOr<Address> ToAddress(const Endpoint& endpoint) {
     address.v4.sin_family = AF_INET;
     address.v4.sin_port = htons(endpoint.port);
     address.size = sizeof(sockaddr_in);
-  } else if (inet_pton(AF_INET6, host.c_str(), &address.v6.sin6_addr) == 1) {
-    address.v6.sin6_family = AF_INET6;
+  } else if (ReadIpv6(host, &address.v6)) {
     address.v6.sin6_port = htons(endpoint.port);
     address.size = sizeof(sockaddr_in6);
+    WEFT_RETURN_IF_ERROR(CheckScope(host, address.v6));
   } else {
     return MakeError(WEFT_INVALID_ARGUMENT, StrCat("\"", host, "\" is not a numeric address"));
   }
@@ -85,13 +107,27 @@ std::string AddressText(const Address& address) {
   }
   if (address.family() == AF_INET6) {
     inet_ntop(AF_INET6, &address.v6.sin6_addr, text, sizeof(text));
-    return StrCat("[", text, "]:", PortOf(address));
+    char scope[IF_NAMESIZE + 1] = "%";
+    const bool scoped = if_indextoname(address.v6.sin6_scope_id, scope + 1) != nullptr;
+    return StrCat("[", text, scoped ? scope : "", "]:", PortOf(address));
   }
   return "a unix socket";
 }
 
-UniqueFd OpenSocket(const Address& address) {
-  return MakeSocket(address.family(), SOCK_STREAM);
+absl::StatusOr<UniqueFd> OpenSocket(const Address& address, const std::string& where) {
+  UniqueFd fd = MakeSocket(address.family(), SOCK_STREAM);
+  if (fd.valid()) return fd;
+  return RefusedCallError(errno, "socket", StrCat("could not make a socket for ", where));
+}
+
+absl::Status BindError(int error_number, const std::string& where) {
+  const std::string what = StrCat("could not listen on ", where);
+  if (error_number == EADDRNOTAVAIL) {
+    return MakeError(WEFT_INVALID_ARGUMENT,
+                     StrCat(SystemError(error_number, what).message(),
+                            "; it is no address of this machine, ip addr lists those that are"));
+  }
+  return RefusedCallError(error_number, "bind", what);
 }
 
 // Small frames go out at once. An idle connection is asked about each second, so that one whose peer machine has vanished ends within
@@ -154,14 +190,13 @@ absl::StatusOr<UniqueFd> ReserveEndpoint(Endpoint* endpoint) {
                      StrCat("will not listen on ", where,
                             ": every interface of the machine; name the address to use"));
   }
-  UniqueFd fd = OpenSocket(address);
-  if (!fd.valid()) return SystemError(errno, StrCat("could not make a socket for ", where));
+  WEFT_ASSIGN_OR_RETURN(UniqueFd fd, OpenSocket(address, where));
   const bool tcp = endpoint->kind == Endpoint::Kind::kTcp;
   const int one = 1;
   // A port of a server that ended a moment ago; a live one still refuses the bind.
   if (tcp) setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
   if (bind(fd.get(), &address.any, address.size) < 0) {
-    return SystemError(errno, StrCat("could not listen on ", where));
+    return BindError(errno, where);
   }
   if (!tcp) return fd;
   Address bound;
@@ -206,10 +241,7 @@ absl::StatusOr<int> SystemNet::Accept(int listener) {
 
 absl::StatusOr<int> SystemNet::Connect(const Endpoint& endpoint) {
   WEFT_ASSIGN_OR_RETURN(Address address, ToAddress(endpoint));
-  UniqueFd fd = OpenSocket(address);
-  if (!fd.valid()) {
-    return SystemError(errno, StrCat("could not make a socket for ", endpoint.ToString()));
-  }
+  WEFT_ASSIGN_OR_RETURN(UniqueFd fd, OpenSocket(address, endpoint.ToString()));
   TuneTcp(fd.get(), endpoint.kind == Endpoint::Kind::kTcp);
   // An interrupted connect goes on in the background, as EINPROGRESS does.
   if (connect(fd.get(), &address.any, address.size) < 0 && errno != EINPROGRESS && errno != EINTR) {

@@ -63,12 +63,12 @@ class Net {
   virtual ~Net() = default;
 
   // Listens on exactly this address; `endpoint->port` 0 is replaced by the port that was chosen.
-  // INVALID_ARGUMENT for a wildcard address. The host must be numeric (Resolve).
+  // INVALID_ARGUMENT for a wildcard address, and for one that is not this machine's. The host must be numeric (Resolve).
   virtual absl::StatusOr<int> Listen(Endpoint* endpoint) = 0;
   // The next connection, -1 if there is none now.
   virtual absl::StatusOr<int> Accept(int listener) = 0;
   // Starts to connect; UNREACHABLE if it is refused at once. Done when the handle is writable and
-  // FinishConnect says Ok.
+  // FinishConnect says Ok. Errors that will not pass are INVALID_ARGUMENT, or IsRefusedCall().
   virtual absl::StatusOr<int> Connect(const Endpoint& endpoint) = 0;
   virtual absl::Status FinishConnect(int stream) = 0;
   virtual IoResult Read(int stream, void* data, size_t bytes) = 0;
@@ -120,8 +120,8 @@ std::string ConnectAnswer(const absl::Status& status);
 // The port 0 and errors are as Listen's.
 absl::StatusOr<UniqueFd> ReserveEndpoint(Endpoint* endpoint);
 
-// The numeric address of a host name, or `host` itself if it is one. UNREACHABLE if there is none,
-// TIMEOUT at the deadline: the resolver then finishes on a thread that nobody waits for.
+// The numeric address of a host name, or `host` itself if it is one. A name that is not known is waited for, which is logged after
+// 2 s: UNREACHABLE at the deadline; TIMEOUT if the resolver has not answered: it finishes on a thread that nobody waits for.
 absl::StatusOr<std::string> ResolveHost(const std::string& host, int64_t deadline_ns);
 
 }  // namespace weft

@@ -69,6 +69,17 @@ absl::Status CheckFileSize(size_t bytes, std::string_view what) {
                                    FormatBytes(limit.rlim_cur), " and holds for it too"));
 }
 
+// Memory files of the Linux kernel can be asked for pages; those of kernels that stand in for it may not be.
+absl::Status AllocateError(int error_number, std::string_view what) {
+  const absl::Status error = RefusedCallError(error_number, "fallocate", what);
+  if (error_number != EOPNOTSUPP) return error;
+  return MakeError(ResultOf(error),
+                   StrCat(error.message(),
+                          "; the system that runs this process, a sandbox such as gVisor perhaps, "
+                          "cannot set shared memory aside, which every group needs; run the ranks "
+                          "on a Linux kernel itself (in a container by runc, not runsc)"));
+}
+
 // Which limits a mapping of `bytes` may have met.
 std::string LimitsOnMapping(int error_number) {
   std::string text;
@@ -248,9 +259,7 @@ absl::Status Pages::Allocate(size_t offset, size_t bytes) {
       interruptions = 0;
       continue;
     }
-    if (errno != EINTR || ++interruptions > kInterruptionsMax) {
-      return RefusedCallError(errno, "fallocate", what);
-    }
+    if (errno != EINTR || ++interruptions > kInterruptionsMax) return AllocateError(errno, what);
     piece = RoundUp(piece / 2);
   }
   return absl::OkStatus();

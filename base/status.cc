@@ -168,12 +168,23 @@ absl::Status SystemError(int error_number, std::string_view what) {
 }
 
 absl::Status RefusedCallError(int error_number, std::string_view call, std::string_view what) {
-  absl::Status error = SystemError(error_number, StrCat(what, ": ", call));
-  if (error_number != ENOSYS && error_number != EPERM && error_number != EACCES) return error;
-  return MakeError(
-      ResultOf(error),
-      StrCat(error.message(), "; the kernel or a seccomp filter (of a container, say) ",
-             "does not allow ", call));
+  const absl::Status error = SystemError(error_number, StrCat(what, ": ", call));
+  std::string by;
+  switch (error_number) {
+    case ENOSYS:
+    case EPERM:
+    case EACCES:
+      by = StrCat("; the kernel or a seccomp filter (of a container, say) does not allow ", call);
+      break;
+    case EOPNOTSUPP:
+    case EAFNOSUPPORT:
+    case EPROTONOSUPPORT:
+      break;  // the text says it
+    default:
+      return error;
+  }
+  return MakeStatus(absl::StatusCode::kPermissionDenied, ResultOf(error), ErrorFields{},
+                    StrCat(error.message(), by));
 }
 
 }  // namespace weft

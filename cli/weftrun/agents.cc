@@ -23,7 +23,6 @@ namespace {
 constexpr int64_t kForever = std::numeric_limits<int64_t>::max();
 constexpr size_t kReasonBytesMax = 1000;
 constexpr int kNamedMax = 8;
-constexpr int kNodesMax = 1 << 16;
 constexpr int kRoundsTold = 1 << 14;  // rounds told apart by labels, which are numbers of 31 bits
 
 // What follows the exit code.

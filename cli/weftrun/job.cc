@@ -134,6 +134,7 @@ JobResult Job::Run() {
 
 // One round of the loop: waits for something to do until `wake_ns` and does it.
 void Job::Turn(int64_t wake_ns) {
+  wake_ns = std::min(wake_ns, ranks_.NextShowNs());
   std::vector<pollfd> items = {{signals_->fd(), POLLIN, 0}};
   ranks_.AddPollItems(&items);
   for (const OutputSink* sink : {sinks_.out, sinks_.err}) {
@@ -162,6 +163,7 @@ void Job::Turn(int64_t wake_ns) {
   }
   HandleSignals();
   ranks_.ReadOutput();
+  ranks_.ShowUnfinished();
   sinks_.out->Flush();
   sinks_.err->Flush();
   if (store() != nullptr) store()->Step();

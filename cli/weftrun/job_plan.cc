@@ -18,8 +18,6 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kResolveNs = 10'000'000'000;
-
 // A port of the loopback address that nobody has now. weft itself needs none on one node; the program
 // may, for something of its own.
 int FreePort() {
@@ -82,7 +80,7 @@ absl::Status PlanSeveralNodes(const RunOptions& options, JobPlan* plan) {
                        : settings.job_id;
   plan->job_id = IdOfStart(plan->job_name, plan->restart);
   WEFT_ASSIGN_OR_RETURN(plan->store.host,
-                        ResolveHost(options.master_host, MonotonicNs() + kResolveNs));
+                        ResolveHost(options.master_host, MonotonicNs() + TimeoutOrDefault(0)));
   plan->store.kind = Endpoint::Kind::kTcp;
   plan->store.port = static_cast<uint16_t>(settings.master_port != 0 ? settings.master_port
                                                                      : options.master_port + 1);

@@ -46,7 +46,7 @@ struct JobPlan {
 Variables DefaultVariables(int cpus, int ranks);
 
 // Makes the name and the secret; on several nodes takes the secret from WEFT_JOB_SECRET_FILE, because
-// all nodes must have the same. `job_name`: of an earlier start; "": this is the first.
+// all nodes must have the same, and waits for the master's name to be known. `job_name`: of an earlier start; "": this is the first.
 absl::StatusOr<JobPlan> PlanJob(const RunOptions& options, int restart,
                                 const std::string& job_name);
 

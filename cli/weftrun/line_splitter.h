@@ -2,6 +2,7 @@
 //
 //   LineSplitter splitter;
 //   splitter.Feed(bytes, [&](std::string_view line) { ... });   // each line ends with '\n'
+//   splitter.unfinished()                                       // the beginning of the next one
 //   splitter.Finish([&](std::string_view line) { ... });        // what is left without one
 //
 // A line longer than kLineBytesMax comes in pieces, each ended by a '\n' of our own and cut between
@@ -23,6 +24,12 @@ class LineSplitter {
 
   void Feed(std::string_view bytes, const LineFunction& each);
   void Finish(const LineFunction& each);
+
+  // What has come of a line whose '\n' has not.
+  std::string_view unfinished() const { return partial_; }
+
+  // Forgets the first bytes of it: nobody will see them again.
+  void DropUnfinished(size_t bytes) { partial_.erase(0, bytes); }
 
  private:
   void Cut(const LineFunction& each);

@@ -1,14 +1,17 @@
 // weftrun: starts the ranks of a job on this node. docs/launch.md tells users about it.
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <optional>
 
 #include <unistd.h>
 
+#include "base/interrupt.h"
 #include "base/log.h"
 #include "base/standard_fds.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "base/wait.h"
 #include "cli/weftrun/agents.h"
 #include "cli/weftrun/job.h"
 #include "cli/weftrun/run_options.h"
@@ -32,6 +35,39 @@ int ExitCodeOfStartError(const absl::Status& status) {
   return exit_code >= 0 ? exit_code : kSystemError;
 }
 
+// What goes on while the name of the master is waited for, before there is a job with a loop.
+struct NameWait {
+  Signals& signals;
+  StopRequests& stop;
+  OutputSink& err;
+};
+
+// Of base/interrupt.h: whether weftrun was asked to end.
+int LookAround(void* user) {
+  const NameWait& wait = *static_cast<NameWait*>(user);
+  wait.err.Flush();
+  while (const int signal = wait.signals.Next()) {
+    if (signal == SIGTSTP) raise(SIGSTOP);
+    if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP)
+      wait.stop.Note(signal, MonotonicNs());
+  }
+  return wait.stop.count() > 0 ? 1 : 0;
+}
+
+absl::StatusOr<JobPlan> PlanAttentively(const RunOptions& options, int restart,
+                                        const std::string& job_name, NameWait wait) {
+  constexpr int64_t kLookNs = 50'000'000;
+  SetInterrupt({.check = LookAround, .user = &wait, .every_ns = kLookNs});
+  absl::StatusOr<JobPlan> plan = PlanJob(options, restart, job_name);
+  SetInterrupt({});
+  wait.err.Flush();
+  if (ResultOf(plan.status()) != WEFT_INTERRUPTED) return plan;
+  const int signal = wait.stop.signal();
+  return MakeError(WEFT_ABORTED, {.exit_code = 128 + signal},
+                   StrCat(SignalName(signal), " while waiting for the name ", options.master_host,
+                          " to be known"));
+}
+
 int Run(const RunOptions& options) {
   absl::StatusOr<Signals> signals = Signals::Block();
   if (!signals.ok()) return Complain(signals.status(), kSystemError);
@@ -50,7 +86,8 @@ int Run(const RunOptions& options) {
   std::string job_name;
   std::optional<Agents> agents;
   for (int restart = 0; restart <= options.job_restarts_max(); ++restart) {
-    absl::StatusOr<JobPlan> plan = PlanJob(options, restart, job_name);
+    absl::StatusOr<JobPlan> plan =
+        PlanAttentively(options, restart, job_name, {*signals, stop, err});
     if (!plan.ok()) return Complain(plan.status(), ExitCodeOfStartError(plan.status()));
     job_name = plan->job_name;
     if (options.node_count > 1 && !agents.has_value()) {

@@ -9,10 +9,27 @@
 
 namespace weft {
 
+OutputSink::OutputSink(int fd) : fd_(fd), terminal_(isatty(fd) == 1) {}
+
 void OutputSink::Append(std::string_view prefix, std::string_view line) {
   if (broken()) return;
+  if (open_ != nullptr) buffer_ += '\n';
+  open_ = nullptr;
   buffer_ += prefix;
   buffer_ += line;
+}
+
+void OutputSink::AppendOpen(const void* writer, std::string_view text) {
+  if (broken()) return;
+  if (open_ != nullptr && open_ != writer) buffer_ += '\n';
+  open_ = writer;
+  buffer_ += text;
+}
+
+void OutputSink::EndOpen(std::string_view rest) {
+  if (broken()) return;
+  open_ = nullptr;
+  buffer_ += rest;
 }
 
 void OutputSink::Flush() {

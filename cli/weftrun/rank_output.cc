@@ -1,5 +1,6 @@
 #include "cli/weftrun/rank_output.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
@@ -10,12 +11,21 @@
 #include "base/new_fd.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "base/wait.h"
 
 namespace weft {
 namespace {
 
-constexpr size_t kReadBytes = 65536;
+constexpr size_t kReadBytes = 16384;  // on a stack that may have 64 KiB (ulimit -s 64)
 constexpr size_t kLastLineBytesMax = 400;
+
+// What a reader sees of a line when all of it has come: of a progress bar the last state.
+std::string_view LastState(std::string_view line) {
+  while (!line.empty() && (line.back() == '\n' || line.back() == '\r'))
+    line.remove_suffix(1);
+  const size_t last = line.rfind('\r');
+  return last == std::string_view::npos ? line : line.substr(last + 1);
+}
 
 }  // namespace
 
@@ -67,21 +77,54 @@ void RankOutput::ReadStream(Stream& stream) {
     const std::string_view bytes(buffer, static_cast<size_t>(n));
     WriteLog(stream, bytes);
     stream.splitter.Feed(bytes, [&](std::string_view line) { Relay(stream, line); });
+    ScheduleShow(stream, /*more=*/bytes.size() == sizeof buffer);
   } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
     FinishStream(stream);
+  }
+}
+
+// `more`: there may be more to read at once.
+void RankOutput::ScheduleShow(Stream& stream, bool more) {
+  const OutputSink& sink = *stream.sink;
+  const bool free = !sink.has_open() || sink.HasOpen(&stream.shown);
+  if (stream.splitter.unfinished().empty()) {
+    stream.show_ns = INT64_MAX;
+  } else if (sink.terminal() && free && !more) {
+    stream.show_ns = MonotonicNs();
+  } else if (stream.show_ns == INT64_MAX) {
+    stream.show_ns = MonotonicNs() + kShowNs;
+  }
+}
+
+int64_t RankOutput::NextShowNs() const {
+  int64_t next_ns = INT64_MAX;
+  for (const Stream& stream : streams_) {
+    if (!stream.sink->full()) next_ns = std::min(next_ns, stream.show_ns);
+  }
+  return next_ns;
+}
+
+void RankOutput::ShowUnfinished(int64_t now_ns) {
+  for (Stream& stream : streams_) {
+    if (now_ns < stream.show_ns || stream.sink->full()) continue;
+    stream.show_ns = INT64_MAX;
+    LineSplitter& splitter = stream.splitter;
+    splitter.DropUnfinished(stream.shown.Show(stream.sink, prefix_, splitter.unfinished()));
   }
 }
 
 void RankOutput::FinishStream(Stream& stream) {
   stream.splitter.Finish([&](std::string_view line) { Relay(stream, line); });
   stream.pipe.Reset();
+  stream.show_ns = INT64_MAX;
 }
 
 void RankOutput::Relay(Stream& stream, std::string_view line) {
-  stream.sink->Append(prefix_, line);
+  stream.shown.End(stream.sink, prefix_, line);
+  stream.show_ns = INT64_MAX;  // what follows is another line
   complained_ = complained_ || &stream == &streams_[1];
   if (last_lines_.size() == kLastLinesMax) last_lines_.pop_front();
-  last_lines_.emplace_back(line.substr(0, std::min(line.size() - 1, kLastLineBytesMax)));
+  last_lines_.emplace_back(LastState(line).substr(0, kLastLineBytesMax));
 }
 
 void RankOutput::WriteLog(Stream& stream, std::string_view bytes) {

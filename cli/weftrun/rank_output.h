@@ -5,11 +5,16 @@
 //   ...the child dups output->child_end(stream)...
 //   output->CloseChildEnds();
 //   output->AddPollItems(&items);  poll();  output->Read();
+//   output->ShowUnfinished(MonotonicNs());             // at NextShowNs() at the latest
+//
+// A line that does not end, a progress bar's or a prompt, is shown too (ShownLine): on a terminal as soon as nothing more is there
+// to be read, elsewhere when it is kShowNs old. While another rank's line is open it waits for kShowNs, also on a terminal.
 //
 // Thread-safety: one thread. Owns the pipes and files, borrows the sinks.
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <string>
@@ -22,6 +27,7 @@
 #include "base/fd.h"
 #include "cli/weftrun/line_splitter.h"
 #include "cli/weftrun/output_sink.h"
+#include "cli/weftrun/shown_line.h"
 
 namespace weft {
 
@@ -33,6 +39,7 @@ struct Sinks {
 class RankOutput {
  public:
   static constexpr size_t kLastLinesMax = 10;
+  static constexpr int64_t kShowNs = 200'000'000;
 
   // `log_path` is the beginning of two file names (.out, .err), "" for none.
   static absl::StatusOr<std::unique_ptr<RankOutput>> Open(int rank, const std::string& log_path,
@@ -46,6 +53,9 @@ class RankOutput {
   void AddPollItems(std::vector<pollfd>* items) const;
   // Reads a bounded share of what is there.
   void Read();
+  // When there is something for ShowUnfinished(); INT64_MAX: never, unless more is read.
+  int64_t NextShowNs() const;
+  void ShowUnfinished(int64_t now_ns);
   // Nobody has the writing ends any more.
   bool Finished() const;
   // Gives up on pipes that somebody still holds open; flushes partial lines.
@@ -63,11 +73,14 @@ class RankOutput {
     UniqueFd log;
     OutputSink* sink = nullptr;
     LineSplitter splitter;
+    ShownLine shown;
+    int64_t show_ns = INT64_MAX;  // when what has not ended is shown
   };
 
   RankOutput() = default;
 
   void ReadStream(Stream& stream);
+  void ScheduleShow(Stream& stream, bool more);
   void FinishStream(Stream& stream);
   void Relay(Stream& stream, std::string_view line);
   void WriteLog(Stream& stream, std::string_view bytes);

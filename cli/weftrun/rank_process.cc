@@ -7,12 +7,14 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/fd.h"
 #include "base/new_fd.h"
+#include "base/pages.h"
 #include "base/status.h"
 #include "base/text.h"
 
@@ -88,6 +90,16 @@ absl::Status ExplainExecError(const std::string& program, int error) {
   if (error == ENOENT && access(program.c_str(), F_OK) == 0) {
     return Annotate(SystemError(error, "its interpreter (first line, or ELF loader)"),
                     StrCat(what, ": "));
+  }
+  if (error == E2BIG) {
+    rlimit limit = {};
+    getrlimit(RLIMIT_STACK, &limit);
+    const std::string stack =
+        limit.rlim_cur == RLIM_INFINITY ? "unlimited" : FormatBytes(limit.rlim_cur);
+    return Annotate(SystemError(error, what),
+                    StrCat("its arguments and environment, to which weftrun adds variables, may "
+                           "have a quarter of the stack, and 128 KiB at least (ulimit -s is ",
+                           stack, "): "));
   }
   return SystemError(error, what);
 }

@@ -9,6 +9,7 @@
 
 #include "base/status.h"
 #include "base/text.h"
+#include "base/wait.h"
 #include "cli/weftrun/rank_process.h"
 
 namespace weft {
@@ -93,6 +94,19 @@ void Ranks::AddPollItems(std::vector<pollfd>* items) const {
 void Ranks::ReadOutput() {
   for (Rank& rank : processes_)
     rank.output->Read();
+}
+
+int64_t Ranks::NextShowNs() const {
+  int64_t next_ns = INT64_MAX;
+  for (const Rank& rank : processes_)
+    next_ns = std::min(next_ns, rank.output->NextShowNs());
+  return next_ns;
+}
+
+void Ranks::ShowUnfinished() {
+  const int64_t now_ns = MonotonicNs();
+  for (Rank& rank : processes_)
+    rank.output->ShowUnfinished(now_ns);
 }
 
 bool Ranks::OutputFinished() const {

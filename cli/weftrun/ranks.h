@@ -13,6 +13,7 @@
 // destructor kills those that are left, and reaps all. Borrows the rest.
 #pragma once
 
+#include <cstdint>
 #include <deque>
 #include <string>
 #include <vector>
@@ -62,6 +63,9 @@ class Ranks {
 
   void AddPollItems(std::vector<pollfd>* items) const;
   void ReadOutput();
+  // When lines that have not ended are to be shown; INT64_MAX: none is.
+  int64_t NextShowNs() const;
+  void ShowUnfinished();
   // Nobody has the writing end of a pipe any more.
   bool OutputFinished() const;
   void CloseOutput();

@@ -1,4 +1,4 @@
-// The command line of weftrun, parsed and checked.
+// The command line of weftrun, parsed and checked. What it does not say, torchrun's variables may (torchrun_variables.h).
 //
 //   absl::StatusOr<RunOptions> options = ParseRunOptions(argc, argv);
 //
@@ -15,6 +15,8 @@
 namespace weft {
 
 constexpr int kRanksPerNodeMax = 4096;
+constexpr int kNodesMax = 1 << 16;
+constexpr int kMasterPortMax = 65534;  // the store has the next one
 
 struct RunOptions {
   int ranks_per_node = 1;  // of this node; others may have more or fewer

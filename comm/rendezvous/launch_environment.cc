@@ -60,6 +60,7 @@ class Reader {
   absl::Status ReadSlurm();
   absl::Status ReadSlurmLocalSize(int node_count);
   absl::Status ReadPmi();
+  absl::Status CheckNotAlone() const;
   bool UnderSlurm() const;
   bool UnderPmi() const;
 
@@ -266,6 +267,24 @@ absl::Status Reader::ReadPmi() {
   return absl::OkStatus();
 }
 
+// A scheduler that says by torchrun's variables how many ranks there are (Kubeflow) says it to each process of its pods. One that
+// no torchrun and no weftrun has started would train alone, each pod the same.
+absl::Status Reader::CheckNotAlone() const {
+  const bool heeded = Has("WEFT_STORE") || Has("TORCHELASTIC_RUN_ID");
+  if (launch_.size > 1 || heeded) return absl::OkStatus();
+  for (const char* name : {"PET_NNODES", "PET_NPROC_PER_NODE"}) {
+    // Of a range, "2:4", the least; a word, "auto", says no number.
+    const std::string text = Text(name);
+    int least = 0;
+    if (!absl::SimpleAtoi(text.substr(0, text.find(':')), &least) || least <= 1) continue;
+    return Problem({"PET_NNODES", "PET_NPROC_PER_NODE", "RANK", "WORLD_SIZE"},
+                   "the job is to have more ranks, and this process would be a world of one; start "
+                   "it by weftrun or torchrun, which read these variables, or unset them if it is "
+                   "to run alone");
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<LaunchEnvironment> Reader::Read() {
   struct Launcher {
     const char* name;
@@ -288,6 +307,7 @@ absl::StatusOr<LaunchEnvironment> Reader::Read() {
     WEFT_RETURN_IF_ERROR((this->*launcher.read)());
     break;
   }
+  WEFT_RETURN_IF_ERROR(CheckNotAlone());
   if (Has("WEFT_JOB_ID")) launch_.job_id = Text("WEFT_JOB_ID");
   WEFT_RETURN_IF_ERROR(ReadSecret());
   return launch_;

@@ -6,7 +6,8 @@
 // The first launcher that left its variables counts, in this order: weftrun (WEFT_STORE), torchrun or
 // anything that speaks its variables (RANK, WORLD_SIZE), Open MPI (OMPI_COMM_WORLD_*), Slurm's srun
 // (SLURM_PROCID with SLURM_STEP_ID), PMI-1 (PMI_RANK); without any a world of one. Variables that
-// contradict each other or are no numbers are errors that name each variable and its value.
+// contradict each other or are no numbers are errors that name each variable and its value; so is a world of one where PET_NNODES
+// or PET_NPROC_PER_NODE say more, and neither weftrun nor torchrun has read them.
 // docs/launch.md has the table.
 // Thread-safety: any thread, as long as none changes the environment.
 #pragma once

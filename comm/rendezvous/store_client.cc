@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/keyed_hash.h"
+#include "base/refused_call.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "base/wire.h"
@@ -158,7 +159,8 @@ void StoreClient::Connect() {
   attempt_deadline_ns_ = now_ns + kAttemptNs;
   const absl::StatusOr<int> stream = seams_.net->Connect(endpoint());
   if (!stream.ok()) {
-    const bool hopeless = ResultOf(stream.status()) == WEFT_INVALID_ARGUMENT;
+    const bool hopeless =
+        ResultOf(stream.status()) == WEFT_INVALID_ARGUMENT || IsRefusedCall(stream.status());
     hopeless ? Fail(stream.status())
              : Retry(ConnectAnswer(stream.status()), NobodyListens(stream.status()));
     return;

@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/new_fd.h"
 #include "base/notice_times.h"
+#include "base/refused_call.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "base/wait.h"
@@ -136,7 +137,8 @@ absl::StatusOr<std::shared_ptr<StoreHost>> StoreHost::Listen(const StoreServerOp
       return host;
     }
     const int64_t again_ns = Later(MonotonicNs(), kBindPauseNs);
-    if (ResultOf(status) != WEFT_SYSTEM_ERROR || again_ns >= deadline_ns) {
+    const bool hopeless = ResultOf(status) != WEFT_SYSTEM_ERROR || IsRefusedCall(status);
+    if (hopeless || again_ns >= deadline_ns) {
       return Annotate(status, "could not host the store: ");
     }
     if (!owner) owner.emplace(*refused);

@@ -1,16 +1,15 @@
 #include "comm/select/partner.h"
 
-#include <system_error>
 #include <utility>
+
+#include "base/hidden_thread.h"
 
 namespace weft {
 
 Partner::Partner(int64_t stop_at_ns) : stop_at_ns_(stop_at_ns) {
-  try {
-    thread_ = std::thread([this] { Loop(); });
-  } catch (const std::system_error&) {
-    // No thread to be had: running() says so, and nothing between two cores is measured.
-  }
+  // Without a thread running() says so, and nothing between two cores is measured.
+  absl::StatusOr<std::thread> started = StartHiddenThread("weft-measure", [this] { Loop(); });
+  if (started.ok()) thread_ = *std::move(started);
 }
 
 Partner::~Partner() {

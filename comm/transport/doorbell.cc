@@ -31,7 +31,8 @@ absl::StatusOr<std::unique_ptr<Doorbell>> Doorbell::Make(Place* places, int self
   const std::string name = fmt::format("weft-bell-{:016x}", number);
   std::memcpy(places[self].name, name.data(), sizeof(places[self].name));
   UniqueFd fd = MakeSocket(AF_UNIX, SOCK_DGRAM);
-  if (!fd.valid()) return SystemError(errno, "could not make a socket to be woken by");
+  if (!fd.valid())
+    return RefusedCallError(errno, "socket", "could not make a socket to be woken by");
   sockaddr_un address;
   const socklen_t bytes = AddressOf(places[self], &address);
   if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), bytes) != 0) {

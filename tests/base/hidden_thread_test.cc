@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <thread>
 
+#include <pthread.h>
 #include <sys/resource.h>
 
 #include "absl/status/statusor.h"
@@ -44,6 +45,35 @@ TEST(HiddenThread, LowIsRelativeToItsStarter) {
     ASSERT_EQ(setpriority(PRIO_PROCESS, 0, kLowestNice), 0);
     EXPECT_EQ(NiceValueOfThread(ThreadPriority::kLow), kLowestNice);
   }).join();
+}
+
+// The C library takes the limit for what threads need.
+TEST(HiddenThread, HasRoomWhateverTheLimitOnStacks) {
+  pthread_attr_t before;
+  pthread_attr_t small;
+  ASSERT_EQ(pthread_getattr_default_np(&before), 0);
+  ASSERT_EQ(pthread_getattr_default_np(&small), 0);
+  constexpr size_t kSmallBytes = 64 << 10;
+  ASSERT_EQ(pthread_attr_setstacksize(&small, kSmallBytes), 0);
+  ASSERT_EQ(pthread_setattr_default_np(&small), 0);
+  size_t hidden_bytes = 0;
+  size_t own_bytes = 0;
+  const auto read_stack = [](size_t* bytes) {
+    pthread_attr_t attributes;
+    ASSERT_EQ(pthread_getattr_np(pthread_self(), &attributes), 0);
+    ASSERT_EQ(pthread_attr_getstacksize(&attributes, bytes), 0);
+    pthread_attr_destroy(&attributes);
+  };
+  absl::StatusOr<std::thread> thread =
+      StartHiddenThread("weft-test", [&] { read_stack(&hidden_bytes); });
+  ASSERT_TRUE(thread.ok()) << thread.status();
+  thread->join();
+  std::thread([&] { read_stack(&own_bytes); }).join();
+  ASSERT_EQ(pthread_setattr_default_np(&before), 0);
+  EXPECT_GE(hidden_bytes, kLeastStackBytes);
+  EXPECT_LT(own_bytes, kLeastStackBytes) << "the program's own threads are as it wants them";
+  pthread_attr_destroy(&before);
+  pthread_attr_destroy(&small);
 }
 
 }  // namespace

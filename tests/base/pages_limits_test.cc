@@ -119,6 +119,20 @@ TEST(PagesLimits, AnInterruptionThatNeverEndsIsAnError) {
             "");
 }
 
+TEST(PagesLimits, ASystemThatCannotSetMemoryAsideIsToldWithWhatHelps) {
+  EXPECT_EQ(InChild([] {
+              absl::StatusOr<Pages> pages = Pages::Create("weft-test", kMiB, Backing::kSparse);
+              if (!pages.ok()) return pages.status().ToString();
+              const std::string filter = test::RefuseCalls({SYS_fallocate}, EOPNOTSUPP);
+              if (!filter.empty()) return filter;
+              return Expect(pages->Allocate(0, kMiB), WEFT_SYSTEM_ERROR,
+                            "fallocate: Operation not supported; the system that runs this "
+                            "process, a sandbox such as gVisor perhaps, cannot set shared memory "
+                            "aside, which every group needs; run the ranks on a Linux kernel");
+            }),
+            "");
+}
+
 TEST(PagesLimits, CallsThatAreRefusedAreNamed) {
   for (const int error : {EPERM, ENOSYS}) {
     EXPECT_EQ(InChild([error] {

@@ -32,7 +32,7 @@ def rank(code):
 
 
 def clean_environment(**more):
-    launchers = ("WEFT_", "RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "OMP_", "GOMP_", "TORCHELASTIC_", "SLURM_", "OMPI_", "PMI_", "PMIX_", "MPI_")
+    launchers = ("WEFT_", "RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "OMP_", "GOMP_", "TORCHELASTIC_", "SLURM_", "OMPI_", "PMI_", "PMIX_", "MPI_", "PET_")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(launchers)}
     return {**environment, **more}
 

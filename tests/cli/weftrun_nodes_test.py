@@ -3,8 +3,10 @@ import contextlib
 import itertools
 import signal
 import socket
+import subprocess
 import tempfile
 import threading
+from unittest import mock
 
 import launched
 from launched import LaunchedTest, clean_environment, rank
@@ -155,6 +157,56 @@ class SeveralNodes(LaunchedTest):
         self.assertEqual((1, 2), codes)
         self.assertTrue(any("failed first: node 1 could not start its ranks" in line for line in errors[0]), errors)
         self.assertTrue(any("binding ranks to l3: the topology has no L3 cache" in line for line in errors[1]), errors)
+
+
+def in_own_hosts(hosts):
+    """The beginning of a command line that runs the rest with this file as /etc/hosts; None where that cannot be."""
+    for unshare in (["unshare", "--mount"], ["unshare", "--user", "--map-root-user", "--mount"]):
+        command = [*unshare, "sh", "-c", "mount --bind \"$0\" /etc/hosts && exec \"$@\"", hosts]
+        try:
+            if subprocess.run([*command, "true"], stderr=subprocess.DEVNULL, timeout=launched.DEADLINE_S, check=False).returncode == 0:
+                return command
+        except FileNotFoundError:
+            pass
+    return None
+
+
+class NamesThatAppear(LaunchedTest):
+    def launch_nodes(self, nodes, name):
+        with mock.patch.object(launched, "program", self.prefix[0]):
+            return [self.launch(*self.prefix[1:], self.weftrun, "-n", 1, "--nnodes", 2, "--node-rank", node, "--master-addr", name,
+                                "--master-port", self.port, *rank("say('up')"), environment=_INSECURE) for node in nodes]
+
+    def setUp(self):
+        super().setUp()
+        self.hosts = tempfile.NamedTemporaryFile("w", suffix=".hosts")
+        self.addCleanup(self.hosts.close)
+        self.hosts.write("127.0.0.1 localhost\n")
+        self.hosts.flush()
+        self.prefix = in_own_hosts(self.hosts.name)
+        if self.prefix is None:
+            self.skipTest("no mount namespaces can be made here")
+        self.weftrun = launched.program
+        self.port = launched.free_port()
+
+    def test_a_master_that_has_no_name_yet_is_waited_for(self):
+        name = "weft-node-0.test"
+        runs = self.launch_nodes((1, 0), name)
+        for run in runs:
+            run.wait_for(1, f"weftrun: the host name {name} is not known here (", "err")
+        self.hosts.write(f"127.0.0.1 {name}\n")
+        self.hosts.flush()
+        for run in runs:
+            self.assertEqual((0, 1), (run.finish()[0], len(run.lines["out"])), run.lines)
+
+    def test_who_waits_for_a_name_ends_when_asked_to(self):
+        name = "weft-node-none.test"
+        run, = self.launch_nodes((1,), name)
+        run.wait_for(1, "is not known here", "err")
+        run.process.send_signal(signal.SIGTERM)
+        code, out, err = run.finish()
+        self.assertEqual((143, []), (code, out))
+        self.assertIn(f"weftrun: SIGTERM while waiting for the name {name} to be known", err)
 
 
 class RestartsOnSeveralNodes(LaunchedTest):

@@ -4,10 +4,12 @@ import json
 import os
 import re
 import resource
+import select
 import signal
 import subprocess
 import tempfile
 import time
+import tty
 
 import launched
 from launched import LaunchedTest, clean_environment, rank
@@ -344,6 +346,166 @@ class Output(LaunchedTest):
         self.assertEqual((0, ["[0] started"]), (code, out))
 
 
+class UnfinishedLines(LaunchedTest):
+    def setUp(self):
+        super().setUp()
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def start(self, ranks, code, stdout=subprocess.PIPE):
+        """Ranks that may call go(NAME), which returns once the test has, too."""
+        start = f"def go(name):\n    while not os.path.exists({self.folder!r} + '/' + name): time.sleep(0.005)\n"
+        start += "def put(text): sys.stdout.write(text); sys.stdout.flush()\n"
+        self.process = subprocess.Popen([launched.program, "-n", str(ranks), *rank(start + code)], env=clean_environment(),
+                                        stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.DEVNULL)
+        self.shown = b""
+        self.source = self.process.stdout.fileno() if stdout is subprocess.PIPE else None
+
+    def go(self, name):
+        write(self.folder, name, "")
+
+    def await_shown(self, text):
+        deadline = time.monotonic() + launched.DEADLINE_S
+        while not self.shown.endswith(text):
+            ready = select.select([self.source], [], [], max(0, deadline - time.monotonic()))[0]
+            self.assertTrue(ready, f"{text} did not come: {self.shown}")
+            piece = os.read(self.source, 65536)
+            self.assertTrue(piece, f"{text} did not come: {self.shown}")
+            self.shown += piece
+
+    def finish(self):
+        self.assertEqual(0, self.process.wait(launched.DEADLINE_S))
+        if self.process.stdout is not None:
+            self.shown += self.process.stdout.read()
+            self.process.stdout.close()
+
+    def test_a_prompt_is_shown_before_its_line_ends(self):
+        self.start(1, "put('Continue? '); go('answer'); put('yes\\n')")
+        self.await_shown(b"[0] Continue? ")
+        self.go("answer")
+        self.finish()
+        self.assertEqual(b"[0] Continue? yes\n", self.shown)
+
+    def test_what_a_rank_leaves_unfinished_ends_with_it(self):
+        self.start(1, "put('last words'); go('end')")
+        self.await_shown(b"[0] last words")
+        self.go("end")
+        self.finish()
+        self.assertEqual(b"[0] last words\n", self.shown)
+
+    def test_another_ranks_line_is_never_within_it_and_it_is_whole_in_the_end(self):
+        self.start(2, "if rank == 0: put('loading ... '); go('done'); put('done\\nnext\\n')\n"
+                      "if rank == 1: go('other'); put('other\\n')")
+        self.await_shown(b"[0] loading ... ")
+        self.go("other")
+        self.await_shown(b"[1] other\n")
+        self.go("done")
+        self.finish()
+        self.assertEqual(b"[0] loading ... \n[1] other\n[0] loading ... done\n[0] next\n", self.shown)
+
+    def test_it_is_not_shown_twice_if_nothing_more_comes(self):
+        self.start(2, "if rank == 0: put('waiting'); go('end'); put('\\n')\n"
+                      "if rank == 1: go('other'); put('other\\n')")
+        self.await_shown(b"[0] waiting")
+        self.go("other")
+        self.await_shown(b"[1] other\n")
+        self.go("end")
+        self.finish()
+        self.assertEqual(b"[0] waiting\n[1] other\n", self.shown)
+
+    def test_two_unfinished_lines_do_not_share_one(self):
+        self.start(2, "if rank == 0: put('a'); go('end'); put('b\\n')\n"
+                      "if rank == 1: go('other'); put('c'); go('end')\n")
+        self.await_shown(b"[0] a")
+        self.go("other")
+        self.await_shown(b"\n[1] c")
+        self.go("end")
+        self.finish()
+        self.assertEqual(b"[0] a\n[1] c\n[0] ab\n", self.shown)
+
+    def test_a_progress_bar_on_a_terminal_keeps_its_rank(self):
+        master, slave = os.openpty()
+        self.addCleanup(os.close, master)
+        tty.setraw(slave)
+        self.start(1, "put('\\r 10%'); go('20'); put('\\r 20%'); go('100'); put('\\r100%\\n')", stdout=slave)
+        os.close(slave)
+        self.source = master
+        self.await_shown(b"[0] \r[0]  10%")
+        self.go("20")
+        self.await_shown(b"\r[0]  20%")
+        self.go("100")
+        self.await_shown(b"\n")
+        self.finish()
+        self.assertEqual(b"[0] \r[0]  10%\r[0]  20%\r[0] 100%\n", self.shown)
+
+    def test_the_report_has_the_last_state_of_a_progress_bar(self):
+        _, _, err = self.run_to_end("-n", 1, *rank("sys.stdout.write('\\r 10%\\r 20%'); sys.stdout.flush(); sys.exit(3)"))
+        self.assertIn("weftrun:   |  20%", err)
+
+
+class SmallStacks(LaunchedTest):
+    @staticmethod
+    def limit(stack_bytes):
+        """For a process that is about to begin."""
+        return lambda: resource.setrlimit(resource.RLIMIT_STACK, (stack_bytes, resource.getrlimit(resource.RLIMIT_STACK)[1]))
+
+    def test_64_kib_are_enough_for_weftrun(self):
+        flood = "i=0; while [ $i -lt 2000 ]; do echo line $i of this rank; i=$((i+1)); done"
+        run = self.launch("-n", 4, "sh", "-c", flood, preexec_fn=self.limit(64 << 10))
+        code, out, err = run.finish()
+        self.assertEqual((0, []), (code, err))
+        self.assertEqual({number: 2000 for number in range(4)}, {number: len(lines) for number, lines in by_rank(out).items()})
+
+    def test_they_are_enough_to_look_a_name_up(self):
+        port = launched.free_port()
+        runs = [self.launch("-n", 1, "--nnodes", 2, "--node-rank", node, "--master-addr", "localhost", "--master-port", port, "true",
+                            environment=clean_environment(WEFT_INSECURE="1"), preexec_fn=self.limit(64 << 10)) for node in (0, 1)]
+        for run in runs:
+            self.assertEqual(0, run.finish()[0], run.lines)
+
+    def test_an_environment_that_is_too_large_for_the_ranks_is_explained(self):
+        # The largest with which weftrun itself is started; it adds a few variables.
+        for padding in range(131000, 100000, -300):
+            try:
+                run = self.launch("-n", 1, "true", environment=clean_environment(PADDING="x" * padding), preexec_fn=self.limit(512 << 10))
+            except OSError:
+                continue
+            break
+        code, _, err = run.finish()
+        self.assertEqual(126, code)
+        self.assertIn("weftrun: its arguments and environment, to which weftrun adds variables, may have a quarter of the stack, and "
+                      "128 KiB at least (ulimit -s is 512.0 KiB): starting true: Argument list too long", err)
+
+
+class TorchrunVariables(LaunchedTest):
+    def test_they_say_what_the_command_line_does_not(self):
+        environment = clean_environment(PET_NNODES="1", PET_NPROC_PER_NODE="3", PET_NODE_RANK="0")
+        code, out, err = self.run_to_end(*rank("say(os.environ['WORLD_SIZE'])"), environment=environment)
+        self.assertEqual((0, [], {number: ["3"] for number in range(3)}), (code, err, by_rank(out)))
+        code, out, err = self.run_to_end("-n", 2, *rank("say(os.environ['WORLD_SIZE'])"), environment=environment)
+        self.assertEqual((0, [], {number: ["2"] for number in range(2)}), (code, err, by_rank(out)))
+
+    def test_two_pods_meet_by_them(self):
+        port = launched.free_port()
+        pods = [{"PET_NNODES": "2", "PET_NPROC_PER_NODE": "2", "PET_NODE_RANK": str(node), "WEFT_INSECURE": "1", **master}
+                for node, master in enumerate(({"PET_MASTER_ADDR": "127.0.0.1", "PET_MASTER_PORT": str(port)},
+                                               {"PET_RDZV_ENDPOINT": f"127.0.0.1:{port}"}))]
+        runs = [self.launch(*rank("say(os.environ['WORLD_SIZE'], os.environ['MASTER_PORT'])"), environment=clean_environment(**pod))
+                for pod in pods]
+        for node, run in enumerate(runs):
+            code, out, err = run.finish()
+            self.assertEqual((0, {2 * node + local: [f"4 {port}"] for local in (0, 1)}), (code, by_rank(out)), err)
+
+    def test_what_they_say_wrongly_is_refused_by_name(self):
+        for variables, words in (({"PET_NNODES": "1:4"}, "PET_NNODES=1:4: weftrun starts a fixed number of nodes; give --nnodes"),
+                                 ({"PET_NNODES": "2"}, "--node-rank is missing: with --nnodes (or PET_NNODES)")):
+            with self.subTest(variables):
+                code, out, err = self.run_to_end("-n", 1, "true", environment=clean_environment(**variables))
+                self.assertEqual((2, [], 1), (code, out, len(err)), err)
+                self.assertIn(words, err[0])
+
+
 class Failures(LaunchedTest):
     def test_exit_code_is_that_of_the_first_failure(self):
         resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
@@ -602,6 +764,14 @@ class BadInput(LaunchedTest):
         self.assertIn("Usage: weftrun -n RANKS [OPTIONS] PROGRAM [ARGUMENTS...]", out)
         self.assertEqual((0, ["[0] -n --help -- x"], []), self.run_to_end("-n", 1, "--", "echo", "-n --help -- x"))
         self.assertEqual((0, ["[0] --nnodes"], []), self.run_to_end("-n", 1, "echo", "--nnodes"))
+
+    def test_mpiruns_option_for_the_number_of_ranks(self):
+        for option in ("-np", "--np"):
+            code, out, err = self.run_to_end("--stop-grace", 5, option, 2, "sh", "-c", "echo $WORLD_SIZE")
+            self.assertEqual((0, {0: ["2"], 1: ["2"]}, []), (code, by_rank(out), err))
+        # The program may have one of its own.
+        self.assertEqual((0, ["[0] -np 4"], []), self.run_to_end("-n", 1, "echo", "-np", "4"))
+        self.assertEqual((2, []), self.run_to_end("-np", "true")[:2])
 
 
 if __name__ == "__main__":

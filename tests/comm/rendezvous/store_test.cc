@@ -1,16 +1,21 @@
 // The store over real sockets: what it does for ranks that belong to it.
 #include <atomic>
+#include <cerrno>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
 
 #include "base/status.h"
+#include "comm/rendezvous/store_host.h"
 #include "tests/comm/rendezvous/served_store.h"
 #include "tests/comm/rendezvous/store_calls.h"
+#include "tests/support/forked_ranks.h"
 #include "tests/support/leak_check.h"
+#include "tests/support/refused_calls.h"
 
 namespace weft::test::store_test {
 namespace {
@@ -52,6 +57,36 @@ TEST_P(Store, CarriesTheLargestValueAndRefusesALargerOne) {
   EXPECT_EQ(ResultOf(Set(store, std::string(kStoreKeyBytesMax + 1, 'k'), "", In(10))),
             WEFT_INVALID_ARGUMENT);
   EXPECT_EQ(ResultOf(Set(store, "", "", In(10))), WEFT_INVALID_ARGUMENT);
+}
+
+// Nobody waits for what a filter will not allow later either.
+TEST_P(Store, ClientsAndServersThatMayMakeNoSocketsEndAtOnce) {
+  StoreClientOptions options = Options();
+  options.connect_deadline_ns = In(1000);
+  const auto ends = RunForkedRanks(1, 60, [&](int) -> std::string {
+    const std::string filter = RefuseCalls({SYS_socket}, EPERM);
+    if (!filter.empty()) return filter;
+    RemoteStore store(SystemSeams(), options);
+    std::vector<Endpoint> endpoints = {GetParam() ? Loopback() : UnixEndpoint("refused")};
+    for (const absl::Status& status :
+         {store.Connect(), StoreHost::Start({.secret = options.secret}, &endpoints, In(1000)).status()}) {
+      const std::string text(status.message());
+      if (ResultOf(status) != WEFT_SYSTEM_ERROR ||
+          text.find("a container, say) does not allow socket") == std::string::npos) {
+        return text;
+      }
+    }
+    return "";
+  });
+  EXPECT_EQ(ends[0].Problem(), "");
+}
+
+TEST(StoreHost, DoesNotWaitForAnAddressOfAnotherMachine) {
+  std::vector<Endpoint> endpoints = {
+      {.kind = Endpoint::Kind::kTcp, .host = "192.0.2.1", .port = 1}};
+  const absl::Status status = StoreHost::Start({.secret = "s"}, &endpoints, In(1000)).status();
+  EXPECT_EQ(ResultOf(status), WEFT_INVALID_ARGUMENT);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("it is no address of this machine"));
 }
 
 TEST_P(Store, AddsAcrossRanks) {
