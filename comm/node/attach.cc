@@ -6,6 +6,7 @@
 #include "comm/node/attach.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
@@ -26,6 +27,7 @@
 #include "base/new_fd.h"
 #include "base/notice_times.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "base/wait.h"
 #include "comm/node/heap.h"
 #include "fmt/format.h"
@@ -35,7 +37,10 @@ namespace weft {
 namespace {
 
 constexpr uint64_t kAttachMagic = 0x34'68'63'74'74'61'66'77ULL;
+constexpr uint64_t kGaveUpMagic = 0x31'70'75'67'74'61'66'77ULL;
 constexpr int64_t kPauseNs = 2'000'000;
+// Rank 0's deadline is the others', too: so long behind it they wait for its word.
+constexpr int64_t kGaveUpNs = 500'000'000;
 // Connections that have not said who they are: the oldest gives way, and a rank comes again.
 constexpr size_t kSilentMax = 64;
 // Descriptors that rank 0 has under way at a time. The system allows a user as many as RLIMIT_NOFILE, often
@@ -56,6 +61,15 @@ struct AttachMessage {
   uint64_t segment_offset;  // rank 0's only
   Lifeline::Kind lifeline_kind;
   char host[64];
+};
+
+// What rank 0 says in place of anything else when it gives up: only it knows for whom the others wait in vain.
+struct GaveUpMessage {
+  uint64_t magic;
+  uint64_t group_id;
+  int32_t rank;  // whose fault it is; -1: nobody's
+  int32_t result;
+  char sentence[480];
 };
 
 // What a process sends of itself: where its memory is, and what tells when it has ended.
@@ -165,6 +179,18 @@ absl::Status Closed() {
   return MakeError(WEFT_PEER_LOST, "the peer closed the connection");
 }
 
+// What has come, if it is a word of rank 0's that it has given up; else Ok. Nothing in it is believed but for a message.
+absl::Status CheckGaveUp(const void* data, ssize_t bytes) {
+  GaveUpMessage message;
+  if (bytes != static_cast<ssize_t>(sizeof(message))) return absl::OkStatus();
+  std::memcpy(&message, data, sizeof(message));
+  if (message.magic != kGaveUpMagic) return absl::OkStatus();
+  message.sentence[sizeof(message.sentence) - 1] = 0;
+  return MakeError(message.result == WEFT_TIMEOUT ? WEFT_TIMEOUT : WEFT_REMOTE_ERROR,
+                   {.rank = std::max(message.rank, 0)},
+                   fmt::format("rank 0 gave up making the group: {}", message.sentence));
+}
+
 absl::Status SendMessage(int socket, const AttachMessage& message, int heap, int lifeline,
                          int64_t deadline_ns) {
   iovec data{const_cast<AttachMessage*>(&message), sizeof(message)};
@@ -197,7 +223,9 @@ absl::Status SendMessage(int socket, const AttachMessage& message, int heap, int
 
 absl::Status ReceiveMessage(int socket, AttachMessage* message, Descriptors* descriptors,
                             int64_t deadline_ns, Waiting* waiting = nullptr) {
-  iovec data{message, sizeof(*message)};
+  alignas(AttachMessage) std::array<char, sizeof(GaveUpMessage)> came = {};
+  static_assert(sizeof(AttachMessage) < sizeof(GaveUpMessage));
+  iovec data{came.data(), came.size()};
   alignas(cmsghdr) char control[CMSG_SPACE(kDescriptorCount * sizeof(int))] = {};
   msghdr header{};
   header.msg_iov = &data;
@@ -216,6 +244,8 @@ absl::Status ReceiveMessage(int socket, AttachMessage* message, Descriptors* des
   *descriptors = {};
   if (taken.size() == kDescriptorCount) *descriptors = {std::move(taken[0]), std::move(taken[1])};
   if (received == 0) return Closed();
+  WEFT_RETURN_IF_ERROR(CheckGaveUp(came.data(), received));
+  std::memcpy(message, came.data(), sizeof(*message));
   if (received != static_cast<ssize_t>(sizeof(*message)) || (header.msg_flags & MSG_CTRUNC) != 0 ||
       !descriptors->heap.valid() || message->magic != kAttachMagic) {
     return MakeError(WEFT_CORRUPT, "what came is not a heap of this version of weft");
@@ -236,9 +266,9 @@ absl::Status SendToken(int socket, uint64_t group_id) {
 
 absl::Status ReceiveToken(int socket, uint64_t group_id, int64_t deadline_ns,
                           Waiting* waiting = nullptr) {
-  uint64_t found = 0;
+  std::array<char, sizeof(GaveUpMessage)> came = {};
   ssize_t received = -1;
-  while ((received = recv(socket, &found, sizeof(found), MSG_DONTWAIT)) < 0) {
+  while ((received = recv(socket, came.data(), came.size(), MSG_DONTWAIT)) < 0) {
     if (errno == EINTR) continue;
     if (errno == ECONNRESET) {  // it has closed and not read all
       received = 0;
@@ -250,6 +280,9 @@ absl::Status ReceiveToken(int socket, uint64_t group_id, int64_t deadline_ns,
   if (received == 0) {
     return MakeError(WEFT_REMOTE_ERROR, "it gave up making the group; its own error says why");
   }
+  WEFT_RETURN_IF_ERROR(CheckGaveUp(came.data(), received));
+  uint64_t found = 0;
+  std::memcpy(&found, came.data(), sizeof(found));
   if (received == static_cast<ssize_t>(sizeof(found)) && found == group_id) return absl::OkStatus();
   return MakeError(WEFT_CORRUPT, "it sent what is not of this group");
 }
@@ -315,8 +348,29 @@ std::string NotThere(const Callers& callers) {
 
 absl::Status Missing(const absl::Status& cause, const Callers& callers) {
   if (ResultOf(cause) == WEFT_PEER_LOST) return cause;  // that one is the cause, not who is missing
-  return Annotate(cause,
-                  fmt::format("{} did not exchange memory with rank 0: ", NotThere(callers)));
+  int count = 0;
+  int32_t last = -1;
+  for (size_t rank = 1; rank < callers.sockets.size(); ++rank) {
+    if (callers.sockets[rank].valid()) continue;
+    ++count;
+    last = static_cast<int32_t>(rank);
+  }
+  return MakeError(ResultOf(cause), {.rank = count == 1 ? last : -1},
+                   fmt::format("{} did not exchange memory with rank 0: {}", NotThere(callers),
+                               std::string(cause.message())));
+}
+
+// Best effort, to those that have come; the others are not there to read it.
+void SayGaveUp(const AttachRequest& request, const Callers& callers, const absl::Status& why) {
+  GaveUpMessage message{.magic = kGaveUpMagic,
+                        .group_id = request.group_id,
+                        .rank = FieldsOf(why).rank,
+                        .result = ResultOf(why)};
+  CopyText(message.sentence, FromAbsl(why.message()));
+  for (const UniqueFd& socket : callers.sockets) {
+    if (socket.valid())
+      (void)send(socket.get(), &message, sizeof(message), MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
 }
 
 // Takes what a connection says of itself: that it is a rank that has not come yet. Others are dropped.
@@ -462,7 +516,7 @@ absl::Status ShareLists(const AttachRequest& request, const Callers& callers, in
 
 absl::StatusOr<UniqueFd> ListenForAttach(const std::string& socket_name) {
   UniqueFd listener = MakeSocket(AF_UNIX, SOCK_SEQPACKET);
-  if (!listener.valid()) return SystemError(errno, "making the node socket");
+  if (!listener.valid()) return RefusedCallError(errno, "socket", "making the node socket");
   sockaddr_un address;
   const socklen_t bytes = AbstractAddress(socket_name, &address);
   if (bind(listener.get(), reinterpret_cast<sockaddr*>(&address), bytes) != 0 ||
@@ -479,12 +533,18 @@ absl::StatusOr<Attachment> ServeAttach(const AttachRequest& request, const Uniqu
   WEFT_ASSIGN_OR_RETURN(Lifeline lifeline, OwnLifeline());
   callers.messages[0] = MessageOf(request, 0, *self, lifeline.kind, segment_offset);
   callers.descriptors[0].lifeline = std::move(lifeline.fd);
-  WEFT_RETURN_IF_ERROR(AcceptAll(request, listener, &callers));
+  if (absl::Status came = AcceptAll(request, listener, &callers); !came.ok()) {
+    SayGaveUp(request, callers, came);
+    return came;
+  }
   {
     WEFT_ASSIGN_OR_RETURN(const Heap::Announcement own, ProcessHeap().Retain());
     const absl::Status shared = ShareLists(request, callers, own.fd);
     ProcessHeap().Release();
-    WEFT_RETURN_IF_ERROR(shared);
+    if (!shared.ok()) {
+      SayGaveUp(request, callers, shared);
+      return shared;
+    }
   }
   Attachment attachment;
   attachment.segment_offset = segment_offset;
@@ -552,14 +612,19 @@ namespace {
 
 // What a wait for rank 0 ended with: if it has closed the connection, why.
 absl::Status FromLeader(const AttachRequest& request, const absl::Status& status) {
+  const bool told = FieldsOf(status).rank >= 0;  // by rank 0
+  if (ResultOf(status) == WEFT_TIMEOUT && !told) {
+    return MakeError(WEFT_TIMEOUT, {.rank = 0}, FromAbsl(status.message()));
+  }
   if (ResultOf(status) != WEFT_PEER_LOST && ResultOf(status) != WEFT_REMOTE_ERROR) return status;
+  if (told) return WhyGone(request, status);
   return WhyGone(request, MakeError(WEFT_REMOTE_ERROR, {.rank = 0},
                                     "rank 0 gave up making the group; its own error says why"));
 }
 
 absl::StatusOr<UniqueFd> ConnectToLeader(const AttachRequest& request) {
   UniqueFd socket = MakeSocket(AF_UNIX, SOCK_SEQPACKET);
-  if (!socket.valid()) return SystemError(errno, "making the node socket");
+  if (!socket.valid()) return RefusedCallError(errno, "socket", "making the node socket");
   sockaddr_un address;
   const socklen_t bytes = AbstractAddress(request.leader_socket, &address);
   while (connect(socket.get(), reinterpret_cast<sockaddr*>(&address), bytes) != 0) {
@@ -595,11 +660,13 @@ absl::StatusOr<UniqueFd> CallLeader(const AttachRequest& request, const NodePeer
         SendMessage(socket.get(), MessageOf(request, request.rank, self, lifeline.kind, 0), own.fd,
                     lifeline.fd.get(), request.deadline_ns);
     ProcessHeap().Release();
-    if (status.ok())
-      status = ReceiveMessage(socket.get(), first, descriptors, request.deadline_ns, waiting);
+    if (status.ok()) {
+      status = ReceiveMessage(socket.get(), first, descriptors,
+                              Later(request.deadline_ns, kGaveUpNs), waiting);
+    }
     if (status.ok()) return socket;
     status = Annotate(status, "waiting for rank 0's list of heaps: ");
-    if (ResultOf(status) != WEFT_PEER_LOST) return status;
+    if (ResultOf(status) != WEFT_PEER_LOST) return FromLeader(request, status);
     if (MonotonicNs() >= request.deadline_ns) return FromLeader(request, status);
     WEFT_RETURN_IF_ERROR(WhyGone(request, absl::OkStatus()));
   }
@@ -618,8 +685,8 @@ absl::StatusOr<Attachment> Attach(const AttachRequest& request,
   attachment.peers.resize(static_cast<size_t>(request.size));
   for (int expected = 0; expected < request.size; ++expected) {
     if (expected > 0) {
-      const absl::Status received =
-          ReceiveMessage(socket.get(), &message, &descriptors, request.deadline_ns, &waiting);
+      const absl::Status received = ReceiveMessage(
+          socket.get(), &message, &descriptors, Later(request.deadline_ns, kGaveUpNs), &waiting);
       if (!received.ok()) {
         return FromLeader(request, Annotate(received, "waiting for rank 0's list of heaps: "));
       }
@@ -636,7 +703,10 @@ absl::StatusOr<Attachment> Attach(const AttachRequest& request,
     }
   }
   absl::Status told = SendToken(socket.get(), request.group_id);
-  if (told.ok()) told = ReceiveToken(socket.get(), request.group_id, request.deadline_ns, &waiting);
+  if (told.ok()) {
+    told = ReceiveToken(socket.get(), request.group_id, Later(request.deadline_ns, kGaveUpNs),
+                        &waiting);
+  }
   if (!told.ok()) {
     return FromLeader(request, Annotate(told, "waiting for rank 0 to open the group: "));
   }

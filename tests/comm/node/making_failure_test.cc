@@ -269,6 +269,31 @@ TEST(ARankThatGivesUpLate, IsNotWaitedForByRank0sMemory) {
     EXPECT_EQ(ends[rank].Problem(), "") << "rank " << rank;
 }
 
+// Only rank 0 knows for whom all wait: it tells the others when it gives up, so that none of them blames rank 0.
+TEST(ARankThatIsTooLate, IsNamedOnEveryRank) {
+  constexpr int64_t kShortNs = 1'000'000'000;
+  constexpr int kSize = 4;
+  for (const char* const call : {"sendmsg", "send"}) {
+    SCOPED_TRACE(call);
+    const TemporaryDirectory directory;
+    const auto ends = RunForkedRanks(kSize, 120, [&](int rank) -> std::string {
+      DirectoryStore store(directory.path());
+      // Before it is known to rank 0; when it has what it needs and does not say so.
+      if (rank == 2) FailCallLate(call, 4 * kShortNs);
+      const auto group = MakeNodeGroup(
+          &store, rank, kSize, {.name = "p", .timeout_ns = kInitNs, .init_timeout_ns = kShortNs});
+      if (group.ok()) return "there is a group";
+      if (rank == 2) return "";
+      const absl::Status& status = group.status();
+      if (ResultOf(status) != WEFT_TIMEOUT) return "got: " + Text(status);
+      if (FieldsOf(status).rank != 2) return "blames another: " + Text(status);
+      return Text(status).find("rank 2 did not") == std::string::npos ? Text(status) : "";
+    });
+    for (size_t rank = 0; rank < ends.size(); ++rank)
+      EXPECT_EQ(ends[rank].Problem(), "") << "rank " << rank;
+  }
+}
+
 // 64 lists of 64 descriptors are four times what the system lets such a user have under way.
 TEST(AnOrdinaryUser, MakesAGroupOf64With1024Descriptors) {
 #ifdef WEFT_SANITIZE
