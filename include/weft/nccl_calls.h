@@ -184,6 +184,24 @@ static inline ncclResult_t ncclCommDeregister(const ncclComm_t comm, void* handl
   return weft_nccl_result(weft_mem_deregister(handle));
 }
 
+/* Of one rank: others need not register theirs, and what is not whole pages works as it is. */
+static inline ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* buff, size_t size,
+                                                  ncclWindow_t* win, int winFlags) {
+  void* handle = NULL;
+  ncclResult_t result = ncclSuccess;
+  if (win == NULL || size == 0 || (winFlags & ~NCCL_WIN_COLL_SYMMETRIC) != 0) {
+    return ncclInvalidArgument;
+  }
+  result = ncclCommRegister(comm, buff, size, &handle);
+  if (result == ncclSuccess) *win = (ncclWindow_t)handle;
+  return result;
+}
+
+/* NULL: nothing is registered, and nothing is done. */
+static inline ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win) {
+  return win == NULL && comm != NULL ? ncclSuccess : ncclCommDeregister(comm, (void*)win);
+}
+
 WEFT_END_DECLS
 
 /* NOLINTEND(readability-identifier-naming,modernize-use-nullptr) */

@@ -6,9 +6,10 @@
  *   ncclAllReduce(x, x, n, ncclFloat, ncclSum, comm, NULL);  // done when it returns
  *   ncclCommDestroy(comm);
  *
- * C and C++, header only, names, numbers and signatures of NCCL 2.28; docs/nccl.md has the table of
- * what is there and how to try it. What differs, because buffers are host memory:
- * - Streams must be NULL; another one is ncclInvalidArgument. A call returns when its buffers may be
+ * C and C++, header only, names, numbers and signatures of NCCL 2.28, but for the version, which is
+ * 2.27's: from 2.28 on programs include nccl_device.h. docs/nccl.md has the table of what is there
+ * and how to try it. What differs, because buffers are host memory:
+ * - Streams must be NULL; another one is ncclInvalidUsage. A call returns when its buffers may be
  *   reused, and errors are returned by the call they belong to. Between ncclGroupStart and
  *   ncclGroupEnd calls are noted, and all of them are done when ncclGroupEnd returns.
  * - ncclCommInitRank and ncclCommSplit block until all ranks have come. Between ncclGroupStart and
@@ -18,8 +19,8 @@
  * - ncclConfig_t fields other than commName are accepted and have no effect: `blocking = 0` blocks.
  * - ncclCommAbort keeps what the communicator has allocated (about 90 KiB per rank) until the process
  *   ends, as another thread may still be inside a call on comm.
- * - ncclCommRegister speeds up ranges of whole pages (weft_mem_register, whose rules hold: not a
- *   stack) and accepts all others.
+ * - ncclCommRegister and ncclCommWindowRegister speed up ranges of whole pages (weft_mem_register,
+ *   whose rules hold: not a stack) and accept all others. No rank waits for another one in them.
  * - Deadlines: nothing waits longer than WEFT_TIMEOUT_S. That, a lost peer and an aborted group are
  *   ncclRemoteError; ranks that call different things are ncclInvalidUsage. ncclGetLastError has the
  *   sentence of the last failed call of weft, not of what these functions refuse by themselves.
@@ -94,11 +95,10 @@ static inline const char* ncclGetErrorString(ncclResult_t result) {
   }
 }
 
-/* The sentence of the calling thread's last failure; comm is not looked at and may be NULL. */
-static inline const char* ncclGetLastError(ncclComm_t comm) {
-  (void)comm;
-  return weft_last_error();
-}
+/* The sentence of the calling thread's last failure; comm is not looked at and may be NULL. It is
+ * weft_last_error() under another name and no function of this file, because programs that are also
+ * for old versions of NCCL (nccl-tests) define a weak one of their own, which is then taken. */
+const char* ncclGetLastError(ncclComm_t comm) __asm__("weft_last_error");
 
 static inline ncclResult_t ncclGetVersion(int* version) {
   if (version == NULL) return ncclInvalidArgument;

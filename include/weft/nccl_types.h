@@ -1,4 +1,5 @@
-/* The types and constants of nccl.h 2.28, with its numbers, for nccl_compat.h.
+/* The types and constants of nccl.h 2.28, with its numbers, for nccl_compat.h. The version is 2.27's:
+ * from 2.28 on programs take nccl_device.h to be there, which is for code on GPUs.
  *
  * Include weft/nccl_compat.h. Everything here is only named like NCCL's: communicators are weft
  * groups, ids are weft ids, streams must be NULL. Not together with NVIDIA's nccl.h in one source.
@@ -22,12 +23,12 @@
 #define NCCL_H_
 
 #define NCCL_MAJOR 2
-#define NCCL_MINOR 28
+#define NCCL_MINOR 27
 #define NCCL_PATCH 0
 #define NCCL_SUFFIX "weft"
 #define NCCL_VERSION(X, Y, Z) \
   (((X) <= 2 && (Y) <= 8) ? (X)*1000 + (Y)*100 + (Z) : (X)*10000 + (Y)*100 + (Z))
-#define NCCL_VERSION_CODE 22800
+#define NCCL_VERSION_CODE 22700
 
 WEFT_BEGIN_DECLS
 
@@ -61,6 +62,12 @@ typedef enum {
 #define NCCL_CONFIG_UNDEF_INT INT_MIN
 #define NCCL_CONFIG_UNDEF_PTR NULL
 #define NCCL_SPLIT_NOCOLOR (-1)
+
+/* A range of memory that a communicator knows; here a handle, see ncclCommWindowRegister. */
+typedef struct ncclWindow_vidmem* ncclWindow_t;
+#define NCCL_WIN_DEFAULT 0x00
+#define NCCL_WIN_COLL_SYMMETRIC 0x01
+#define NCCL_WIN_REQUIRED_ALIGNMENT 4096
 
 #define NCCL_CTA_POLICY_DEFAULT 0x00
 #define NCCL_CTA_POLICY_EFFICIENCY 0x01

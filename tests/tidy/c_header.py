@@ -18,7 +18,7 @@ _ITEM = re.compile(r"/\*.*?\*/|#[ \t]*\w+(?:\\\n|[^\n])*|\n[ \t]*\n|[^\s#/]|/(?!
 
 @dataclasses.dataclass
 class Symbol:
-    kind: str  # function, inline function, struct, enum, handle, callback, macro, class
+    kind: str  # function, inline function, other name (of a function), struct, enum, handle, callback, macro, class
     name: str
     code: str
     comment: str
@@ -57,6 +57,8 @@ def _classify(code):
     """(kind, name) of a declaration, or None for what is no symbol."""
     if "WEFT_EXPORT" in code:
         return "function", re.search(r"\b(\w+)\s*\(", code.split("WEFT_EXPORT", 1)[1])[1]
+    if "__asm__(" in code:
+        return "other name", re.search(r"(\w+)\(", code)[1]
     if code.startswith("static inline"):
         return "inline function", re.search(r"(\w+)\(", code)[1]
     if re.match(r"typedef (struct|enum|union)\b[^;]*\{", code):
