@@ -120,7 +120,8 @@ const Setting kSettings[] = {
       "it begins with, as eth,ib; after = whole names; after ^ those that it must not have. "
       "Several "
       "that are named are rails, over all of which large messages go. Empty "
-      "is the first that is up, neither loopback nor docker."},
+      "is GLOO_SOCKET_IFNAME (whole names), else NCCL_SOCKET_IFNAME, else the first that is up and "
+      "no loopback; those without carrier, bridges and tunnels come last."},
      &Options::ifname},
     {{"WEFT_TRANSPORT", "text", "auto",
       "What carries data between nodes: tcp, ucx (the module libweft_ucx.so) or auto, which is ucx "

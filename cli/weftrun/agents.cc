@@ -111,6 +111,7 @@ std::unique_ptr<StoreClient> Agents::NewClient(int32_t label) const {
   options.rank = label;
   options.connect_deadline_ns = MonotonicNs() + TimeoutOrDefault(0);
   options.host_hint = "node 0's weftrun";
+  options.address_hint = "--master-addr";
   options.unanswered_ns = kUnansweredNs;
   return std::make_unique<StoreClient>(SystemSeams(), std::move(options));
 }

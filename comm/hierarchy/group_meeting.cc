@@ -8,6 +8,7 @@
 #include "base/net.h"
 #include "base/seams.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "comm/group/number_hash.h"
 #include "comm/hierarchy/transport_choice.h"
 #include "comm/rendezvous/fake_nodes.h"
@@ -19,22 +20,45 @@ namespace {
 
 // Fake nodes talk over loopback, as they are of one machine.
 absl::Status Reserve(GroupMeeting* meeting, GroupMember* self) {
-  Endpoint agent{.kind = Endpoint::Kind::kTcp};
-  std::vector<std::string> rails;
+  OwnAddresses own{.choice = "loopback, for fake nodes"};
   if (self->fake_node < 0) {
-    WEFT_ASSIGN_OR_RETURN(agent.host, AddressForOthers());
-    WEFT_ASSIGN_OR_RETURN(rails, RailsForOthers());
+    WEFT_ASSIGN_OR_RETURN(own, AddressesForOthers());
   }
-  if (agent.host.empty()) agent.host = "127.0.0.1";
-  if (rails.empty()) rails.push_back(agent.host);
-  WEFT_ASSIGN_OR_RETURN(meeting->agent, ReserveEndpoint(&agent));
-  self->agent = agent.ToString();
-  for (const std::string& address : rails) {
-    Endpoint data{.kind = Endpoint::Kind::kTcp, .host = address};
-    WEFT_ASSIGN_OR_RETURN(meeting->data.emplace_back(), ReserveEndpoint(&data));
-    self->data.push_back(data.ToString());
+  if (own.rails.empty()) own.rails.push_back("127.0.0.1");
+  self->choice = own.choice;
+  const auto reserve = [&](const std::string& host,
+                           std::string* place) -> absl::StatusOr<UniqueFd> {
+    Endpoint endpoint{.kind = Endpoint::Kind::kTcp, .host = host};
+    absl::StatusOr<UniqueFd> fd = ReserveEndpoint(&endpoint);
+    *place = endpoint.ToString();
+    if (!fd.ok()) return Annotate(fd.status(), StrCat(own.choice, ": "));
+    return fd;
+  };
+  WEFT_ASSIGN_OR_RETURN(meeting->agent, reserve(own.rails.front(), &self->agent));
+  for (const std::string& address : own.rails) {
+    WEFT_ASSIGN_OR_RETURN(meeting->data.emplace_back(),
+                          reserve(address, &self->data.emplace_back()));
   }
   return absl::OkStatus();
+}
+
+// `place` as this machine reaches it, whose own is `own`.
+std::string ByOwnLink(const std::string& place, const std::string& own) {
+  absl::StatusOr<Endpoint> endpoint = ParseEndpoint(place);
+  const absl::StatusOr<Endpoint> mine = ParseEndpoint(own);
+  if (!endpoint.ok() || !mine.ok()) return place;
+  endpoint->host = OnOwnLink(endpoint->host, mine->host);
+  return endpoint->ToString();
+}
+
+// A link-local address has the interface of the machine that it is of: here it is reached by the one of the same rail.
+void ReachByOwnLinks(int rank, std::vector<GroupMember>* members) {
+  const GroupMember self = (*members)[static_cast<size_t>(rank)];
+  for (GroupMember& member : *members) {
+    member.agent = ByOwnLink(member.agent, self.agent);
+    for (size_t rail = 0; rail < std::min(member.data.size(), self.data.size()); ++rail)
+      member.data[rail] = ByOwnLink(member.data[rail], self.data[rail]);
+  }
 }
 
 }  // namespace
@@ -64,6 +88,7 @@ absl::StatusOr<GroupMeeting> MeetAll(Store& store, int rank, int size, const Gro
   MemberWatch watch(*SystemSeams().proc, self, options.name);
   WEFT_ASSIGN_OR_RETURN(meeting.membership, ExchangeMembership(store, options.name, rank, size,
                                                                self, meeting.deadline_ns, watch));
+  ReachByOwnLinks(rank, &meeting.membership.members);
   meeting.islands = IslandsOf(meeting.membership);
   return meeting;
 }

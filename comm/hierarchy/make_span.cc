@@ -187,6 +187,7 @@ class SpanMaking {
   absl::StatusOr<std::unique_ptr<Transport>> MakeTcp() {
     TcpSettings settings{.secret = Secret(), .self = rank_, .streams = meeting_.streams};
     for (const GroupMember& member : span_.membership.members) {
+      settings.choices.push_back(member.choice);
       std::vector<Endpoint>& rails = settings.endpoints.emplace_back();
       for (const std::string& address : member.data) {
         WEFT_ASSIGN_OR_RETURN(rails.emplace_back(), ParseEndpoint(address));
@@ -395,8 +396,12 @@ class SpanMaking {
   }
 
   std::string Late(int other) const {
-    return fmt::format("group {}: the ranks on the node of rank {} have not all made theirs: ",
-                       options_.name, span_.islands.ranks[static_cast<size_t>(other)].front());
+    const int rank = span_.islands.ranks[static_cast<size_t>(other)].front();
+    const GroupMember& first = span_.membership.members[static_cast<size_t>(rank)];
+    return fmt::format(
+        "group {}: the ranks on the node of rank {}, at {} ({}), have not all made "
+        "theirs: ",
+        options_.name, rank, first.agent, first.choice);
   }
 
   Store& store_;

@@ -66,6 +66,13 @@ std::string SpanEnd::Describe(int rank) const {
   return fmt::format("rank {} (host {}, pid {}{})", rank, member.host, member.pid, state);
 }
 
+// "tcp:10.0.0.7:4711 (interface eth0, chosen automatically)".
+std::string SpanEnd::AddressOf(int rank) const {
+  if (rank < 0) return "not known";
+  const GroupMember& member = members_[static_cast<size_t>(rank)];
+  return fmt::format("{} ({})", member.agent, member.choice);
+}
+
 // From `rank` on, as far as this island knows; it was at `before` first.
 SpanEnd::Way SpanEnd::Follow(int rank, const std::vector<int>& before) const {
   Way way{.ranks = {rank}};
@@ -172,11 +179,12 @@ std::optional<FailureRecord> SpanEnd::Unreachable(const std::vector<int>& world_
   std::string also;
   if (ranks.size() == 2) also = fmt::format(" and rank {}", ranks[1]);
   if (ranks.size() > 2) also = fmt::format(" and {} others on its node", ranks.size() - 1);
+  const int finder = RankOf(record.finder);
   record.sentence = fmt::format(
       "group {}: {}{} cannot be reached from rank {}'s node, directly or over others; whether they "
-      "live is "
-      "not known",
-      name_, Describe(ranks.front()), also, RankOf(record.finder));
+      "live is not known. Their address is {}, that of rank {} {}",
+      name_, Describe(ranks.front()), also, finder, AddressOf(ranks.front()), finder,
+      AddressOf(finder));
   return record;
 }
 

@@ -58,6 +58,7 @@ class SpanEnd {
 
   // "rank 2 (host a, pid 4711)"; of this island with "process stopped" as well.
   std::string Describe(int rank) const;
+  std::string AddressOf(int rank) const;
 
   // What has ended the inner group, traced; nothing if it has not ended.
   std::optional<FailureRecord> Found() const;

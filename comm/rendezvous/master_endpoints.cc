@@ -12,7 +12,8 @@ absl::StatusOr<std::vector<Endpoint>> MasterEndpoints(const MasterName& master,
   std::vector<Endpoint> endpoints = {{.kind = Endpoint::Kind::kTcp, .host = address, .port = port}};
   if (!IsLoopback(address) || master.name == address || master.name == "localhost")
     return endpoints;
-  WEFT_ASSIGN_OR_RETURN(const std::string own, AddressForOthers());
+  WEFT_ASSIGN_OR_RETURN(const OwnAddresses all, AddressesForOthers());
+  const std::string own = all.rails.empty() ? "" : all.rails.front();
   const std::string found = StrCat(master.setting, "=", master.name, " is the loopback address ",
                                    address, " on this machine, which other nodes cannot reach");
   if (own.empty() || IsLoopback(own)) {

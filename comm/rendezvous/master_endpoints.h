@@ -24,7 +24,7 @@ struct MasterName {
   std::string name;
 };
 
-// On the machine that serves. `address`: what the name resolves to there. Errors: AddressForOthers's.
+// On the machine that serves. `address`: what the name resolves to there. Errors: AddressesForOthers's.
 absl::StatusOr<std::vector<Endpoint>> MasterEndpoints(const MasterName& master,
                                                       const std::string& address, uint16_t port);
 

@@ -32,6 +32,7 @@ constexpr size_t kMemberBootIdBytesMax = 64;
 constexpr size_t kMemberSocketBytesMax = 108;
 constexpr size_t kMemberAddressBytesMax = 128;
 constexpr size_t kMemberRailBytesMax = 64;  // the longest is "tcp:[IPv6]:port"
+constexpr size_t kMemberChoiceBytesMax = 128;
 constexpr size_t kMemberSecretBytesMax = 64;
 constexpr size_t kMemberTransportBytesMax = 8;
 // A member has one of the two, so that a part of the members still is a value of the store.
@@ -93,6 +94,7 @@ void WriteMember(const GroupMember& member, WireWriter& writer) {
   writer.U16(static_cast<uint16_t>(rails));
   for (size_t rail = 0; rail < rails; ++rail)
     writer.Text(member.data[rail].substr(0, kMemberRailBytesMax));
+  writer.Text(member.choice.substr(0, kMemberChoiceBytesMax));
   writer.Text(member.link_secret.substr(0, kMemberSecretBytesMax));
   writer.Text(member.transport.substr(0, kMemberTransportBytesMax));
   writer.Text(member.ucx.substr(0, kMemberUcxBytesMax));
@@ -116,6 +118,7 @@ void ReadMember(WireReader& reader, GroupMember& member) {
   member.data.clear();
   for (size_t rail = 0; rail < rails; ++rail)
     member.data.emplace_back(reader.Text(kMemberRailBytesMax));
+  member.choice = std::string(reader.Text(kMemberChoiceBytesMax));
   member.link_secret = std::string(reader.Text(kMemberSecretBytesMax));
   member.transport = std::string(reader.Text(kMemberTransportBytesMax));
   member.ucx = std::string(reader.Text(kMemberUcxBytesMax));

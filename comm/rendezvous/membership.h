@@ -38,6 +38,7 @@ struct GroupMember {
   int32_t fake_node = -1;   // WEFT_FAKE_NODES; -1: none
   std::string agent;        // where other islands reach its agent (Endpoint::ToString); "": nowhere
   std::vector<std::string> data;  // and where data for it goes, by rail
+  std::string choice;             // how these addresses were chosen, for messages (OwnAddresses)
   std::string transport;          // by what it wants to talk to other islands: WEFT_TRANSPORT
   std::string ucx;                // the address of its port there, UCX's; "": it has none
   std::string ucx_refusal;        // and why, if it is wanted

@@ -36,7 +36,7 @@
 
 namespace weft {
 
-constexpr uint16_t kMembershipVersion = 7;
+constexpr uint16_t kMembershipVersion = 8;
 constexpr int kWorldSizeMax = 65536;
 
 class MembershipExchange {

@@ -19,7 +19,7 @@
 namespace weft {
 namespace {
 
-constexpr uint16_t kQueueVersion = 2;
+constexpr uint16_t kQueueVersion = 3;
 constexpr size_t kGroupNameBytesMax = 256;
 constexpr std::string_view kOver = "over";  // it has been admitted
 constexpr std::string_view kLeft = "left";  // it does not wait any longer

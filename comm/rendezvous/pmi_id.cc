@@ -48,7 +48,8 @@ absl::StatusOr<UniqueId> FromHex(std::string_view text) {
 absl::StatusOr<ServedId> Serve(const LaunchEnvironment& launch, int64_t deadline_ns) {
   Endpoint tcp{.kind = Endpoint::Kind::kTcp, .port = static_cast<uint16_t>(launch.master_port)};
   if (launch.master_host.empty()) {
-    WEFT_ASSIGN_OR_RETURN(tcp.host, AddressForOthers());
+    WEFT_ASSIGN_OR_RETURN(const OwnAddresses own, AddressesForOthers());
+    if (!own.rails.empty()) tcp.host = own.rails.front();
   } else {
     WEFT_ASSIGN_OR_RETURN(tcp.host, ResolveHost(launch.master_host, deadline_ns));
     // The others are told one address: that at which they reach this machine, if there is such a one.

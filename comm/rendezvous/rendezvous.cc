@@ -53,6 +53,7 @@ struct Plan {
   std::shared_ptr<StoreHost> host;  // held, if it serves already
   std::string host_hint;
   std::string gone_hint;
+  std::string address_hint;
   std::string prefix;  // of the keys
 };
 
@@ -95,6 +96,7 @@ absl::StatusOr<std::unique_ptr<Store>> Join(Plan plan, int rank, int size, int64
   options.connect_deadline_ns = deadline_ns;
   options.host_hint = std::move(plan.host_hint);
   options.gone_hint = std::move(plan.gone_hint);
+  options.address_hint = std::move(plan.address_hint);
   options.server_uid = plan.uid;
   auto store = std::make_unique<WorldStore>(std::move(plan.host), options, std::move(plan.prefix));
   WEFT_RETURN_IF_ERROR(store->Connect());
@@ -114,6 +116,7 @@ absl::StatusOr<Plan> PlanForWeftrun(const LaunchEnvironment& launch, int64_t dea
   plan.endpoints = {endpoint};
   plan.secret = launch.secret;
   plan.host_hint = launch.launcher;
+  if (endpoint.kind == Endpoint::Kind::kTcp) plan.address_hint = "weftrun's --master-addr";
   return plan;
 }
 
@@ -166,6 +169,7 @@ absl::StatusOr<Plan> PlanForSeveralNodes(const LaunchEnvironment& launch, int64_
                           MasterEndpoints({"MASTER_ADDR", launch.master_host}, host, port));
   }
   plan.host_hint = "rank 0";
+  plan.address_hint = StrCat("MASTER_ADDR=", launch.master_host, ", or the launcher's word");
   return plan;
 }
 
@@ -227,7 +231,8 @@ absl::StatusOr<Rendezvous> RendezvousFromEnvironment(int64_t deadline_ns) {
 
 absl::StatusOr<weft_unique_id_t> CreateUniqueId() {
   Endpoint tcp{.kind = Endpoint::Kind::kTcp};
-  WEFT_ASSIGN_OR_RETURN(tcp.host, AddressForOthers());
+  WEFT_ASSIGN_OR_RETURN(const OwnAddresses own, AddressesForOthers());
+  if (!own.rails.empty()) tcp.host = own.rails.front();
   // Nobody releases this host: it ends when every rank has come and left, or with the process.
   WEFT_ASSIGN_OR_RETURN(const ServedId served, ServeUniqueId(tcp, "", MonotonicNs()));
   return EncodeUniqueId(served.id);
@@ -252,6 +257,7 @@ absl::StatusOr<Rendezvous> RendezvousFromId(const weft_unique_id_t& bytes, int s
   plan.gone_hint =
       StrCat("a group was made with the unique id already, or that process has ended; ", kIdAdvice);
   plan.host_hint = "the process that made the unique id";
+  plan.address_hint = "its WEFT_IFNAME, or automatically";
   WEFT_ASSIGN_OR_RETURN(plan.endpoints, EndpointsOf(id));
   Rendezvous rendezvous;
   rendezvous.rank = rank;

@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "base/interfaces.h"
 #include "base/keyed_hash.h"
 #include "base/proc.h"
 #include "base/status.h"
@@ -45,7 +46,14 @@ absl::StatusOr<ServedId> ServeUniqueId(const Endpoint& tcp, const std::string& s
 absl::StatusOr<std::vector<Endpoint>> EndpointsOf(const UniqueId& id) {
   std::vector<Endpoint> endpoints;
   if (BootHash() == id.boot_hash) endpoints.push_back(id.unix_socket);
-  if (!id.tcp.host.empty()) endpoints.push_back(id.tcp);
+  if (!id.tcp.host.empty()) {
+    endpoints.push_back(id.tcp);
+    // The interface in a link-local address is one of the machine that made the id.
+    if (id.tcp.host.find('%') != std::string::npos) {
+      WEFT_ASSIGN_OR_RETURN(const OwnAddresses own, AddressesForOthers());
+      if (!own.rails.empty()) endpoints.back().host = OnOwnLink(id.tcp.host, own.rails.front());
+    }
+  }
   if (endpoints.empty()) {
     return MakeError(WEFT_UNREACHABLE,
                      "the store is served on another machine, which had no address that others "

@@ -297,7 +297,9 @@ std::string StoreClient::Answers() const {
 }
 
 std::string StoreClient::Unreached() const {
-  return StrCat(Where(), ": ", Answers(), "; check that ", Host(),
+  const std::string how =
+      options_.address_hint.empty() ? "" : StrCat(" (by ", options_.address_hint, ")");
+  return StrCat(Where(), how, ": ", Answers(), "; check that ", Host(),
                 " was started and can be reached from here");
 }
 

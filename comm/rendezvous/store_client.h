@@ -34,6 +34,7 @@ struct StoreClientOptions {
   std::string host_hint;  // who should be serving: "rank 0", "weftrun"; for messages
   // The server was there before its clients: what it means that it is not; "": it may still come.
   std::string gone_hint;
+  std::string address_hint;  // how the endpoints were chosen: "MASTER_ADDR=node1"; for messages
   int64_t server_uid = -1;    // whose server to trust on unix sockets; -1: anybody's
   int64_t unanswered_ns = 0;  // Net::EndUnanswered() of its connections; 0: never
 };

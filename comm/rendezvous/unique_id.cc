@@ -15,7 +15,8 @@ constexpr std::string_view kMagic = "weft-id\n";
 constexpr uint16_t kVersion = 1;
 constexpr size_t kSecretBytes = 32;
 constexpr size_t kNameBytesMax = 24;
-constexpr size_t kAddressBytesMax = 39;  // of an IPv6 address as text; in binary it would save 24
+// Of an IPv6 address as text, and of a link-local one with its interface; in binary it would save 24.
+constexpr size_t kAddressBytesMax = 46;
 constexpr size_t kCheckBytes = 4;
 
 absl::Status Malformed(std::string_view why) {

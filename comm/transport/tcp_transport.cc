@@ -12,6 +12,7 @@
 #include "base/keyed_hash.h"
 #include "base/later.h"
 #include "base/log.h"
+#include "base/refused_call.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "comm/transport/socket_stream.h"
@@ -270,8 +271,9 @@ void TcpTransport::LookAfterBeside(int number, int64_t now_ns) {
       continue;
     }
     if (!LookAfter(number, connection, now_ns)) continue;
-    LogWarn("the connection with ", Name(number, connection),
-            " could not be made: large messages go without it");
+    LogWarn("the connection with ", Name(number, connection), " could not be made",
+            line.why.ok() ? "" : StrCat(" (", line.why.message(), ")"),
+            ": large messages go without it");
     if (peer.link->has(connection)) peer.link->GiveUp(connection);
     line.DoWithout();
   }
@@ -289,10 +291,17 @@ const Endpoint& TcpTransport::EndpointOf(int number, int connection) const {
       .endpoints[static_cast<size_t>(number)][static_cast<size_t>(connection % RailsWith(number))];
 }
 
+// "tcp:10.0.0.7:4711 (interface eth0, chosen automatically)".
+std::string TcpTransport::Place(int number, int connection) const {
+  const std::string address = EndpointOf(number, connection).ToString();
+  const auto index = static_cast<size_t>(number);
+  if (index >= settings_.choices.size() || settings_.choices[index].empty()) return address;
+  return StrCat(address, " (", settings_.choices[index], ")");
+}
+
 std::string TcpTransport::Name(int number, int connection) const {
   if (connection == 0) return StrCat("rank ", number);
-  return StrCat("rank ", number, ", number ", connection, ", at ",
-                EndpointOf(number, connection).ToString());
+  return StrCat("rank ", number, ", number ", connection, ", at ", Place(number, connection));
 }
 
 // The connection has broken: whoever dialled dials again. As long as none brings the link further, the pauses grow and the time is one.
@@ -319,10 +328,14 @@ void TcpTransport::Lost(int number, int connection, int64_t now_ns) {
 
 absl::Status TcpTransport::GivenUp(int number) {
   const Peer& peer = peers_[static_cast<size_t>(number)];
-  const std::string address = EndpointOf(number, 0).ToString();
+  const std::string address = Place(number, 0);
   if (!peer.main.again) {
-    return MakeError(WEFT_UNREACHABLE, fmt::format("no connection with rank {} at {} could be made",
-                                                   number, address));
+    const std::string_view why =
+        peer.main.why.ok() ? "it does not answer" : FromAbsl(peer.main.why.message());
+    return MakeError(WEFT_UNREACHABLE,
+                     fmt::format("no connection with rank {} at {} could be made: {}; WEFT_IFNAME "
+                                 "on that rank's machine names another interface",
+                                 number, address, why));
   }
   return MakeError(WEFT_UNREACHABLE,
                    fmt::format("the connection with rank {} at {} has broken ({}) and could not be "
@@ -385,6 +398,8 @@ void TcpTransport::DialAgain(int number, int connection, const absl::Status& why
   if (line.done_without()) return;
   line.pause_ns = std::clamp(2 * line.pause_ns, kFirstPauseNs, kLongestPauseNs);
   line.dial_ns = seams_.clock->NowNs() + line.pause_ns;
+  line.why = why;
+  if (IsRefusedCall(why)) line.give_up_ns = seams_.clock->NowNs();
   LogDebug("no connection with ", Name(number, connection), " yet: ", FromAbsl(why.message()));
 }
 

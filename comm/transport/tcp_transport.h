@@ -46,7 +46,8 @@ struct TcpSettings {
   std::string secret;  // of the job
   int self = 0;
   std::vector<std::vector<Endpoint>> endpoints;  // by rank and rail; where each listens
-  int streams = 1;                               // of each rail, between two ranks
+  std::vector<std::string> choices;  // by rank, how these were chosen, for messages; or none
+  int streams = 1;                   // of each rail, between two ranks
   int64_t connect_ns = 20'000'000'000;
   int64_t again_ns = 10'000'000'000;
 };
@@ -97,6 +98,7 @@ class TcpTransport : public Transport {
     uint64_t progress = 0;   // MessageLink::Progress() when it broke
     int64_t settled_ns = 0;  // since when it is settled once more
     int64_t pause_ns = 0;
+    absl::Status why;  // the last attempt to make it failed
 
     // It is neither polled nor dialled again.
     void DoWithout() {
@@ -128,6 +130,7 @@ class TcpTransport : public Transport {
   MessageLink& LinkOf(int peer) WEFT_REQUIRES(mutex_);
   int RailsWith(int number) const;
   const Endpoint& EndpointOf(int number, int connection) const;
+  std::string Place(int number, int connection) const;
   std::string Name(int number, int connection) const;
   bool AcceptAll() WEFT_REQUIRES(mutex_);
 

@@ -224,6 +224,23 @@ TEST(TcpStreams, OfAReaderThatDoesNotReadLastUnlessTheyAreToEnd) {
   }
 }
 
+// A link-local address is one of a link, and so of an interface.
+TEST(LinkLocal, AddressesNeedAnInterfaceOfThisMachine) {
+  SystemNet net;
+  Endpoint bare{.kind = Endpoint::Kind::kTcp, .host = "fe80::1", .port = 5};
+  const absl::Status refused = net.Connect(bare).status();
+  EXPECT_EQ(ResultOf(refused), WEFT_INVALID_ARGUMENT);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("fe80::1 is link-local"));
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("fe80::1%eth0"));
+  EXPECT_EQ(ResultOf(net.Listen(&bare).status()), WEFT_INVALID_ARGUMENT);
+  const Endpoint scoped{.kind = Endpoint::Kind::kTcp, .host = "fe80::1%eth0", .port = 5};
+  EXPECT_EQ(scoped.ToString(), "tcp:[fe80::1%eth0]:5");
+  EXPECT_EQ(*ParseEndpoint(scoped.ToString()), scoped);
+  EXPECT_EQ(*ResolveHost("fe80::1%eth0", In(10)), "fe80::1%eth0");
+  Endpoint unknown{.kind = Endpoint::Kind::kTcp, .host = "fe80::1%no-such"};
+  EXPECT_EQ(ResultOf(net.Listen(&unknown).status()), WEFT_INVALID_ARGUMENT);
+}
+
 TEST(ResolveHost, KnowsNumbersAndNamesAndReportsTheRest) {
   EXPECT_EQ(*ResolveHost("10.1.2.3", In(10)), "10.1.2.3");
   EXPECT_EQ(*ResolveHost("::1", In(10)), "::1");

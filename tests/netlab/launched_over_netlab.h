@@ -44,9 +44,10 @@ class NodesOverNetlab : public NetlabTest {
  protected:
   using Runs = std::vector<std::unique_ptr<NetlabProcess>>;
 
-  // `ranks` of each node.
+  // `ranks` of each node. `masters`: by what address each node calls the first one; the same of its eth0 if there are none.
   Runs Launch(const std::vector<int>& ranks, const std::vector<std::string>& program,
-              const Netlab::Environment& variables = {}) {
+              const Netlab::Environment& variables = {},
+              const std::vector<std::string>& masters = {}) {
     Netlab::Environment environment = variables;
     environment.emplace_back("WEFT_INSECURE", "1");
     Runs runs;
@@ -59,7 +60,7 @@ class NodesOverNetlab : public NetlabTest {
                                         "--node-rank",
                                         StrCat(node),
                                         "--master-addr",
-                                        Netlab::Address(0),
+                                        masters.empty() ? Netlab::Address(0) : masters[node],
                                         "--master-port",
                                         "29500"};
       words.insert(words.end(), program.begin(), program.end());

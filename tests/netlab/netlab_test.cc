@@ -224,6 +224,60 @@ TEST_F(LaunchedOverNetlab, RanksOfSeveralNodesMeetAndSum) {
   EXPECT_GE(after->received_bytes - before->received_bytes, 3 * 800'024u / 2);
 }
 
+// The choice is the interface's that leads somewhere, though the system lists the other one first.
+TEST_F(LaunchedOverNetlab, AnInterfaceWithoutCarrierIsNotChosen) {
+  ASSERT_NO_FATAL_FAILURE(MakeLab({.nodes = 2, .interfaces = 2}));
+  if (lab_ == nullptr) return;
+  for (const int node : {0, 1})
+    ASSERT_EQ(lab_->SetLinkUp(node, false, 0), absl::OkStatus());
+  const std::string master = Netlab::Address(0, 1);
+  const Runs runs = Launch({1, 1}, {MEETING_RANKS}, {{"WEFT_LOG", "info"}}, {master, master});
+  for (int node = 0; node < 2; ++node) {
+    const auto& run = runs[static_cast<size_t>(node)];
+    EXPECT_EQ(run->Wait(Soon()), 0) << run->Output();
+    EXPECT_THAT(run->Output(), HasSubstr("sum 1"));
+    EXPECT_THAT(run->Output(),
+                HasSubstr(StrCat("others reach this machine at ", Netlab::Address(node, 1),
+                                 ", interface eth1, chosen automatically")));
+  }
+}
+
+// "fe80::1%eth0": each machine has its own name for the interface to the link that both are on.
+TEST_F(LaunchedOverNetlab, NodesWithLinkLocalAddressesAloneMeet) {
+  ASSERT_NO_FATAL_FAILURE(MakeLab({.nodes = 2}));
+  if (lab_ == nullptr) return;
+  for (const std::vector<std::string>& change : {std::vector<std::string>{"set", "eth0", "down"},
+                                                 {"set", "eth0", "name", "net9"},
+                                                 {"set", "net9", "up"}}) {
+    std::vector<std::string> words = {"ip", "link"};
+    words.insert(words.end(), change.begin(), change.end());
+    ASSERT_EQ(OutputOf(1, words), "");
+  }
+  const std::string names[] = {"eth0", "net9"};
+  std::string address;
+  for (int node = 1; node >= 0; --node) {
+    const std::string& name = names[node];
+    ASSERT_EQ(OutputOf(node, {"ip", "-4", "addr", "flush", "dev", name}), "");
+    // The kernel first makes sure that nobody else has the address.
+    std::string shown;
+    const int64_t deadline_ns = MonotonicNs() + 20 * kSecondNs;
+    while (MonotonicNs() < deadline_ns) {
+      shown = OutputOf(node, {"ip", "-6", "-o", "addr", "show", "dev", name, "scope", "link"});
+      if (!shown.empty() && shown.find("tentative") == std::string::npos) break;
+      poll(nullptr, 0, 50);
+    }
+    const size_t begin = shown.find("fe80::");
+    if (begin == std::string::npos) GTEST_SKIP() << "no link-local addresses here: " << shown;
+    address = shown.substr(begin, shown.find('/', begin) - begin);
+  }
+  const Runs runs = Launch({1, 1}, {MEETING_RANKS}, {{"WEFT_IFNAME", "eth,net"}},
+                           {StrCat(address, "%eth0"), StrCat(address, "%net9")});
+  for (const auto& run : runs) {
+    EXPECT_EQ(run->Wait(Soon()), 0) << run->Output();
+    EXPECT_THAT(run->Output(), HasSubstr("sum 1"));
+  }
+}
+
 // Loosely: it is the cable that is measured, and not the machine, which carries a hundred times as much.
 TEST_F(LaunchedOverNetlab, WhatACableCarriesIsMeasured) {
   constexpr uint64_t kCableBits = 100'000'000;

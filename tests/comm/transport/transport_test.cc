@@ -694,6 +694,33 @@ TEST(TcpTransport, WhoDoesNotKnowTheSecretIsNotConnectedWith) {
   EXPECT_EQ(message->receive.state(), TransferState::kPosted);
 }
 
+TEST(TcpTransport, WhoCannotBeReachedIsNamedWithHowTheAddressWasChosen) {
+  Ranks ranks(Kind::kTcp, 2);
+  ranks[1].reset();  // nobody listens there
+  auto made = TcpTransport::Make(
+      SystemSeams(),
+      {.secret = "secret",
+       .self = 0,
+       .endpoints = {{{.kind = Endpoint::Kind::kTcp, .host = "127.0.0.1"}}, {ranks.endpoint(1)}},
+       .choices = {"interface eth0, chosen automatically", "interface ib0, by WEFT_IFNAME=ib"},
+       .connect_ns = 300'000'000});
+  ASSERT_TRUE(made.ok()) << made.status();
+  const auto message = MakeMessage(0, 1, 1, 0, 1000);
+  (*made)->Post(&message->send);
+  std::vector<LinkEvent> events;
+  const int64_t until_ns = MonotonicNs() + kLimitNs;
+  while (events.empty() && MonotonicNs() < until_ns) {
+    (*made)->Advance();
+    events = (*made)->TakeEvents();
+  }
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(std::string(events[0].why.message()),
+            StrCat("no connection with rank 1 at ", ranks.endpoint(1).ToString(),
+                   " (interface ib0, by WEFT_IFNAME=ib) could be made: could not connect to its "
+                   "peer: Connection refused; WEFT_IFNAME on that rank's machine names another "
+                   "interface"));
+}
+
 TEST(TcpTransport, StrangersHoldUpNobody) {
   Ranks ranks(Kind::kTcp, 2);
   Net& net = *SystemSeams().net;
