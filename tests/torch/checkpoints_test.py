@@ -397,6 +397,44 @@ class Names(TorchRanksTest):
                 expect_close(whole(model), plain.state_dict(), 0)
         self.run_ranks(2, run)
 
+    def test_that_hooks_give(self):
+        """checkpoint_wrapper takes its own name out; hooks and extra state of the program's are in whole tensors, too."""
+        from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+
+        class Counted(nn.Linear):
+            def get_extra_state(self):
+                return torch.tensor(7)
+
+            def set_extra_state(self, state):
+                self.loaded = int(state)
+
+        def build():
+            torch.manual_seed(6)
+            model = nn.Sequential(checkpoint_wrapper(Block(4)), nn.Sequential(checkpoint_wrapper(Counted(4, 4))), nn.Linear(4, 1))
+            model[2].register_state_dict_post_hook(lambda module, state, prefix, _: state.update({prefix + "renamed": state.pop(prefix + "bias")}))
+            model[2].register_load_state_dict_pre_hook(lambda module, state, prefix, *_: state.update({prefix + "bias": state.pop(prefix + "renamed")}))
+            return model
+
+        def run(rank):
+            import weft.torch
+            plain = build()
+            wanted = plain.state_dict()
+            assert {"0.up.weight", "1.0._extra_state", "2.renamed"} <= set(wanted)
+            other = {name: tensor + 1 for name, tensor in wanted.items()}
+            for preset, wrap in (("full_shard", (Block, nn.Linear)), ("full_shard", ("0", "1.0")), ("zero1", None)):
+                model = build()
+                sharded = weft.torch.fully_shard(model, preset, wrap=wrap)
+                assert list(sharded.full_state_dict()) == list(model.state_dict()) == list(wanted)
+                expect_close(sharded.full_state_dict(), wanted, 0)
+                for state in [{name: tensor.clone() for name, tensor in one.items()} for one in (model.state_dict(), sharded.full_state_dict())]:
+                    model.load_state_dict(other)
+                    model.load_state_dict(state)
+                    expect_close(sharded.full_state_dict(), wanted, 0)
+                model.load_state_dict(other)
+                expect_close(sharded.full_state_dict(), {**other, "1.0._extra_state": torch.tensor(7)}, 0)
+                assert model[1][0]._checkpoint_wrapped_module.loaded == 8
+        self.run_ranks(2, run)
+
     def test_one_dict_for_several_states(self):
         """A tied param is in each of them as it was then."""
         def run(rank):

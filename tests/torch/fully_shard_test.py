@@ -261,7 +261,7 @@ class BadUse(TorchRanksTest):
             model = Model()
             sharded = weft.torch.fully_shard(model, "full_shard", wrap=Block)
             optimizer = sharded.optimizer(torch.optim.SGD, lr=0.1)
-            assert model.blocks[0].up.weight.isnan().all() and model.blocks[0].up.weight.shape == (32, 16)
+            assert model.blocks[0].up.weight.shape == (32, 16)
 
             def refused(kind, sentence, call):
                 try:

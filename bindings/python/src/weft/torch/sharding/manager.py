@@ -14,11 +14,12 @@ from weft.shard import Context, Mesh, Norm, Plan, Policy, Unit
 from weft.shard.policy import AnyPolicy
 from weft.torch import groups
 from weft.torch.sharding.copies import NotCopied
-from weft.torch.sharding.optimizers import WeftOptimizer, optimizer_of_torch
+from weft.torch.sharding.optimizers import WeftOptimizer, optimizer_of_torch, refuse_others
 from weft.torch.sharding.params import ManagedParam, dtype_of, refuse_sparse
-from weft.torch.sharding.states import ModelState, Rows, full_state_dict, whole
-from weft.torch.sharding.steps import ManagedUnit, Phase, Steps
+from weft.torch.sharding.states import ModelState, Rows, whole
+from weft.torch.sharding.steps import Phase, Steps
 from weft.torch.sharding.turns import Turns
+from weft.torch.sharding.units import ManagedUnit
 from weft.torch.sharding.wrapping import ROOT, Wrap, Wrapped, units_of
 from weft.torch.tensors import of
 
@@ -64,23 +65,13 @@ class FullyShard(NotCopied):
             if values.numel():
                 param.param.load(of(values) if self.communicator.rank == 0 else None, 0)
         self._share_buffers()
-        self._units = []
-        for one, (unit, params) in zip(wrapped, declared):
-            sharded = unit is not None and unit.info().params != 1  # Place.WHOLE
-            for param in params:
-                if sharded:
-                    param.take_away()
-                else:
-                    param.locate()
-                    param.bring()
-            self._units.append(ManagedUnit(self._steps, one.module, unit, params, sharded, one.name == ROOT))
-        for param in self._params:
-            param.watch()
-        self._trained = [param for param in self._params if param.tensor.requires_grad]
+        self._units = [ManagedUnit(self._steps, one.module, unit, params, one.name, one.name == ROOT) for one, (unit, params) in zip(wrapped, declared)]
+        self._trained = self._steps.trained = [param for param in self._params if param.tensor.requires_grad]
         self._steps.frozen = [param for param in self._params if not param.tensor.requires_grad]
         self._steps.on_discard = self._forget_step
         self._rows = Rows(self.communicator, mesh)
         self._state = ModelState(model, self._params, self.context, self._rows)
+        refuse_others()
 
     # ---- training ----
 
@@ -118,8 +109,8 @@ class FullyShard(NotCopied):
 
     def clip_grad_norm_(self, max_norm: float) -> Any:
         """Has the next update clip gradients to this global norm. Returns the norm before, the same bits on every rank and under every preset. Collective.
-        math.inf: it finds the norm, and clips nothing. Not torch.nn.utils.clip_grad_norm_, which finds no gradients at the Parameters, clips nothing, and
-        returns 0."""
+        math.inf: it finds the norm, and clips nothing. Not torch.nn.utils.clip_grad_norm_: gradients at the Parameters raise, since they are in
+        parts."""
         if not max_norm > 0:
             raise ValueError(f"max_norm is {max_norm}; it must be above 0, or math.inf for no clipping")
         self._steps.need_gradients("clip_grad_norm_()")
@@ -161,8 +152,8 @@ class FullyShard(NotCopied):
     # ---- state ----
 
     def full_state_dict(self) -> dict[str, Any]:
-        """Whole tensors, of the params' own types, on every rank. Between steps. Collective."""
-        return full_state_dict(self.module, self._params)
+        """The model's state_dict() with whole tensors, of the params' own types, on every rank. Between steps. Collective."""
+        return self._state.whole_state_dict()
 
     def destroy(self, *, keep_params: bool = True) -> None:
         """The model is an ordinary one again, with whole params if keep_params. Collective then."""
@@ -220,8 +211,6 @@ class FullyShard(NotCopied):
         """Its gradients are dropped."""
         self._clip = None
         self._turns.end_all()
-        for param in self._trained:
-            param.used = False
 
     def _zeroed(self, optimizer: Any) -> None:
         """zero_grad() of an optimizer. The context has the gradients, and drops those of all params together, when no other optimizer is to update its own."""
@@ -232,8 +221,6 @@ class FullyShard(NotCopied):
             self.discard()
 
     def _end_update(self) -> None:
-        for param in self._trained:
-            param.used = False
         if not self._skipped:
             self.context.params_updated()
         self._steps.end_step()

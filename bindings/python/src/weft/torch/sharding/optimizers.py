@@ -14,9 +14,10 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any
 
 import torch
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from weft.shard import Context, OptimizerKind, StateKind, States
-from weft.torch.sharding.params import ManagedParam, RankPart
+from weft.torch.sharding.params import ManagedParam, RankPart, managed
 from weft.torch.sharding.states import Rows
 from weft.torch.sharding.turns import Turns, params_of
 from weft.torch.tensors import of
@@ -133,6 +134,23 @@ def optimizer_of_torch(kind: Callable[..., Any], given: Any, settings: dict[str,
     return made
 
 
+@functools.lru_cache(maxsize=None)
+def refuse_others() -> None:
+    """From here the step() of an optimizer that has params of a model under fully_shard, and was not made by sharded.optimizer(), raises RuntimeError."""
+    register_optimizer_step_pre_hook(_refuse_others)
+
+
+def _refuse_others(optimizer: Any, *_: Any) -> None:
+    if isinstance(optimizer, WeftOptimizer) or isinstance(optimizer.state, _State):
+        return
+    strangers = [param for param in map(managed, params_of(optimizer)) if param is not None and not param.shown]
+    if strangers:
+        kind = type(optimizer).__name__
+        raise RuntimeError(f"the step() of a {kind} that has {len(strangers)} params of a model under fully_shard, {strangers[0].name} first: their gradients are "
+                           f"in parts, which optimizers of sharded.optimizer() alone see. Make it by sharded.optimizer(torch.optim.{kind}, ...), where sharded "
+                           "is what fully_shard() returned")
+
+
 def _check_trained(tensors: Sequence[Any], trained: Container[Any]) -> None:
     strangers = sum(tensor not in trained for tensor in tensors)
     if strangers:
@@ -203,6 +221,8 @@ class WeftOptimizer(torch.optim.Optimizer):
         return loss
 
     def zero_grad(self, set_to_none: bool = True) -> None:
+        for param in self._by_tensor.values():
+            param.hide_gradient()
         super().zero_grad(set_to_none)
         self._zeroed(self)
 

@@ -1,6 +1,8 @@
-"""A torch Parameter whose memory is a shard context's: whole while its unit is in use, and a placeholder of NaN otherwise."""
+"""A torch Parameter whose memory is a shard context's: whole while its unit is in use; otherwise a placeholder that nobody can read."""
 from __future__ import annotations
 
+import weakref
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -8,23 +10,33 @@ from torch import nn
 
 from weft.core.types import DType
 from weft.shard import Param, Part
+from weft.torch.sharding import guards
+from weft.torch.sharding.guards import Guard
 from weft.torch.tensors import DTYPES, ELEMENT_TYPES
+
+# By the number of the Parameter, which lives as long.
+_managed: weakref.WeakValueDictionary[int, ManagedParam] = weakref.WeakValueDictionary()
 
 
 class ManagedParam:
     """Of one Parameter of the model, under one or, if it is tied, several names."""
 
-    __slots__ = ("names", "tensor", "param", "shape", "used", "_whole", "_placeholder", "_grad_dtype", "_handle")
+    __slots__ = ("__weakref__", "names", "tensor", "param", "shape", "used", "shown", "_whole", "_guard", "_placeholder", "_guard_of_placeholder", "_gradient",
+                 "_grad_dtype", "_need_backward", "_handle")
 
     def __init__(self, names: list[str], tensor: Any, param: Param) -> None:
         self.names, self.tensor, self.param, self.shape = names, tensor, param, tensor.shape
         self.used = False  # it was given a gradient in this step
+        self.shown = False  # as this rank's part
         self._whole: Any = None
+        self._guard: Guard | None = None  # of that one
+        self._gradient: Any = None
         self._grad_dtype: Any = None  # known from the first gradient
-        kind = torch.nan if tensor.dtype.is_floating_point or tensor.dtype.is_complex else 0
-        # Of the same shape, of one element; so who reads a param that is not there sees NaN, not a neighbour's numbers.
-        self._placeholder = torch.full((), kind, dtype=tensor.dtype).expand(tensor.shape)
+        self._need_backward: Callable[[ManagedParam], None] | None = None
+        self._placeholder = guards.without_memory(tensor.shape, tensor.dtype)
+        self._guard_of_placeholder = Guard(self._placeholder)
         self._handle: Any = None
+        _managed[id(tensor)] = self
 
     @property
     def name(self) -> str:
@@ -32,23 +44,38 @@ class ManagedParam:
 
     def locate(self) -> None:
         """Its unit is unsharded, and may be elsewhere than before."""
+        if self._guard is not None:
+            self._guard.forbid(f"{self.name} lies elsewhere than in forward; fully_shard(..., stable_views=\"stable\") keeps it in its place")
         with torch.inference_mode(False):  # autograd saves it in later steps
             self._whole = as_tensor(self.param.data, self.tensor)
+        self._guard = Guard(self._whole)
 
     def bring(self) -> None:
         """The Parameter is the whole tensor from here."""
+        assert self._guard is not None
+        self._guard.allow()
         self.tensor.data = self._whole
 
-    def take_away(self) -> None:
+    def take_away(self, sentence: str) -> None:
+        """From here whoever reads the Parameter, or a view of it that was made meanwhile, gets a RuntimeError that says this."""
+        if self._guard is not None:
+            self._guard.forbid(sentence)
+        self._guard_of_placeholder.forbid(sentence)
         self.tensor.data = self._placeholder
 
-    def watch(self) -> None:
+    # ---- its gradient ----
+
+    def watch(self, need_backward: Callable[[ManagedParam], None]) -> None:
+        """need_backward() raises if the unit's backward is not under way."""
+        self._need_backward = need_backward
         if self.tensor.requires_grad:
             self._handle = self.tensor.register_post_accumulate_grad_hook(self._give_gradient)
 
     def _give_gradient(self, tensor: Any) -> None:
         """autograd has added up the gradient of this backward."""
         gradient, tensor.grad, self.used = tensor.grad, None, True
+        assert self._need_backward is not None
+        self._need_backward(self)
         if gradient.layout is not torch.strided:
             raise RuntimeError(f"the gradient of {self.name} is sparse ({gradient.layout}), and weft reduces dense ones; make it dense, with sparse=False of "
                                "nn.Embedding say")
@@ -57,11 +84,41 @@ class ManagedParam:
         gradient = gradient.to(self._grad_dtype).contiguous()
         self.param.grad_ready(gradient.data_ptr() or None)
 
+    def forbid_gradient(self) -> None:
+        """It is reduced, and in parts: whoever reads `.grad`, as torch's clip_grad_norm_ does, gets a RuntimeError. Without one in this step there is none."""
+        if not self.used or not guards.AVAILABLE:
+            return
+        if self._gradient is None:
+            self._gradient = guards.without_memory(self.shape, self.tensor.dtype)
+            Guard(self._gradient).forbid(
+                f"the gradient of {self.name} is in parts, which optimizers of sharded.optimizer() alone see. Call sharded.clip_grad_norm_() in place of "
+                "torch.nn.utils.clip_grad_norm_(), and sharded.optimizer(torch.optim.AdamW, ...) in place of torch.optim.AdamW(model.parameters(), ...), where "
+                "sharded is what fully_shard() returned; in place of a GradScaler give weft's optimizer dynamic_loss_scale")
+        self.tensor.grad = self._gradient
+
+    def forget_gradient(self) -> None:
+        """The step is over."""
+        self.used = False
+        self.hide_gradient()
+
+    def hide_gradient(self) -> None:
+        if self._gradient is not None and self.tensor.grad is self._gradient:
+            self.tensor.grad = None
+
     def let_go(self, values: Any) -> None:
         """The Parameter has memory of its own again."""
         if self._handle is not None:
             self._handle.remove()
+        if self._guard is not None:  # of what an old forward has kept
+            self._guard.forbid(f"{self.name} is not managed by fully_shard() any more, since destroy(); run the model's forward again")
+        self.forget_gradient()
+        _managed.pop(id(self.tensor), None)
         self.tensor.data = values
+
+
+def managed(tensor: Any) -> ManagedParam | None:
+    """Of a Parameter of a model under fully_shard."""
+    return _managed.get(id(tensor))
 
 
 def refuse_sparse(model: Any) -> None:
@@ -85,6 +142,7 @@ class RankPart:
         self._reduced: Any = None
 
     def show(self) -> None:
+        self.tensor.grad = None
         self._show(self._param.part())
 
     def show_gradient(self) -> None:
@@ -105,7 +163,7 @@ class RankPart:
     def hide(self) -> None:
         self.tensor.grad = None
         if self._resting is not None:
-            self.tensor.data, self._resting = self._resting, None
+            self.tensor.data, self._resting, self.param.shown = self._resting, None, False
 
     def _show(self, kept: Part) -> None:
         assert kept.data is not None
@@ -115,7 +173,7 @@ class RankPart:
 
     def _put(self, values: Any) -> None:
         if self._resting is None:
-            self._resting = self.tensor.data
+            self._resting, self.param.shown = self.tensor.data, True
         self.tensor.data = values
 
 

@@ -72,7 +72,8 @@ class ModelState:
     """The hooks of a model and of all modules in it. Values have the type of their main copy, if weft keeps one of float32; loading takes any."""
 
     def __init__(self, module: Any, params: Sequence[ManagedParam], context: Context, rows: Rows) -> None:
-        self._context, self._rows = context, rows
+        self._module, self._context, self._rows = module, context, rows
+        self._whole = False  # values are shown as whole tensors
         self._last: dict[ManagedParam, tuple[weakref.ref[Any], str]] = {}  # of those with several names: what was shown last, and by which
         by_tensor = {param.tensor: param for param in params}
         self._handles = [handle for one in module.modules() for handle in self._hooks(one, by_tensor)]
@@ -81,11 +82,20 @@ class ModelState:
         for handle in self._handles:
             handle.remove()
 
+    def whole_state_dict(self) -> dict[str, Any]:
+        """The model's state_dict(), other hooks of its modules included, with whole tensors of the params' own types, on every rank. Collective."""
+        self._whole = True
+        try:
+            state: dict[str, Any] = self._module.state_dict()
+            return state
+        finally:
+            self._whole = False
+
     def show(self, param: ManagedParam, name: str, state: dict[str, Any]) -> None:
         """As `name` of a state_dict(). Collective."""
         shown = self._shown_before(param, name, state)
         if shown is None:
-            shown = self._rows.show(param, self._values(param))
+            shown = whole(param) if self._whole else self._rows.show(param, self._values(param))
             if len(param.names) > 1:
                 self._last[param] = weakref.ref(shown), name
         state[name] = shown
@@ -118,7 +128,9 @@ class ModelState:
             names.setdefault(by_tensor[tensor], []).append(name)
         hooks = _Hooks(self, own, names)
         if own:
-            yield module.register_state_dict_post_hook(hooks)
+            handle = module.register_state_dict_post_hook(hooks)
+            module._state_dict_hooks.move_to_end(handle.id, last=False)  # the program's, which may rename, see what it shows
+            yield handle
         if names:
             yield module.register_load_state_dict_pre_hook(hooks.load)
 
@@ -171,13 +183,6 @@ class _Hooks(NotCopied):
         self._state.load(self._names, state, prefix, errors)
 
 
-def full_state_dict(module: Any, params: Sequence[ManagedParam]) -> dict[str, Any]:
-    """Whole tensors of the params' own types, on every rank. Collective."""
-    values = {name: values for param in params for values in [whole(param)] for name in param.names}
-    buffers = {name: buffer for name, buffer in module.named_buffers(remove_duplicate=False)}
-    return {**values, **{name: buffer.detach() for name, buffer in buffers.items() if name not in _not_persistent(module)}}
-
-
 def whole(param: ManagedParam) -> Any:
     """Collective."""
     values = torch.empty(param.shape, dtype=param.tensor.dtype)
@@ -192,7 +197,3 @@ def _without_common_words(one: str, other: str) -> tuple[list[str], list[str]]:
     while words and others and words[0] == others[0]:
         del words[0], others[0]
     return words, others
-
-
-def _not_persistent(module: Any) -> set[str]:
-    return {f"{prefix}.{name}" if prefix else name for prefix, one in module.named_modules(remove_duplicate=False) for name in one._non_persistent_buffers_set}

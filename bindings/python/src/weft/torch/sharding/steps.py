@@ -13,18 +13,18 @@ Thread-safety: one thread at a time, as the context. autograd runs hooks of the 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import enum
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from weft.core.errors import Error, Result
-from weft.shard import Context, Unit, UpdateResult
-from weft.torch.sharding.copies import NotCopied
+from weft.shard import Context, UpdateResult
 from weft.torch.sharding.params import ManagedParam
+
+if TYPE_CHECKING:
+    from weft.torch.sharding.units import ManagedUnit, Use
 
 
 class Phase(enum.Enum):
@@ -43,6 +43,7 @@ class Steps:
         self.phase = Phase.IDLE
         self.synchronizing = True  # False inside no_sync()
         self.frozen: list[ManagedParam] = []  # when fully_shard() was called
+        self.trained: list[ManagedParam] = []  # the others
         self.on_discard: Callable[[], None] = _nothing
         self.owed: Callable[[], int] = int  # how many optimizers have not stepped, while another one has
         self._microbatch = 0
@@ -51,6 +52,8 @@ class Steps:
         self._backwards = 0  # that have begun
         self._backward_begun = False
         self._open_backwards: list[Use] = []
+        self._resting: list[ManagedUnit] = []  # in no use, and still there
+        self._at_end: list[Callable[[], None]] = []  # of the micro-batch
         self.result: Any = None  # of the last finish
 
     # ---- the whole model ----
@@ -82,15 +85,17 @@ class Steps:
     def end_forward(self) -> None:
         if self.phase is Phase.EVALUATING:
             self._context.microbatch_end()
-            self._context.step_end()
-            self.phase = Phase.IDLE
+            self.end_step()
 
     def end_step(self) -> None:
         self._context.step_end()
         self.phase = Phase.IDLE
+        self._settle()
+        for param in self.trained:
+            param.forget_gradient()
 
     def need_gradients(self, what: str) -> None:
-        if self._backward_begun and not _in_backward():
+        if self._backward_begun and not in_backward():
             raise RuntimeError(f"{what} needs reduced gradients, but an exception has ended the backward; drop what it has left by the optimizer's zero_grad() "
                                "or by discard(), on every rank")
         if self.phase is not Phase.REDUCED:
@@ -108,7 +113,7 @@ class Steps:
 
     def discard(self) -> None:
         """Ends the step, wherever it is, without an update. Collective, unless this is between steps."""
-        if _in_backward():
+        if in_backward():
             raise RuntimeError("the gradients of a backward cannot be dropped inside of it; let it end, or raise an exception, and drop them then")
         if self._backward_begun:
             self._backward_begun = False
@@ -150,6 +155,20 @@ class Steps:
         self._clock += 1
         return self._clock
 
+    # ---- units that are in no use ----
+
+    def rest(self, unit: ManagedUnit) -> None:
+        """It is still there after a use, until another needs its place or the micro-batch ends."""
+        if unit not in self._resting:
+            self._resting.append(unit)
+
+    def brought(self, unit: ManagedUnit) -> None:
+        """It is in use. Others may have made room for it."""
+        self._resting = [one for one in self._resting if one is not unit and (one.stays or one.settle())]
+
+    def _settle(self) -> None:
+        self._resting = [one for one in self._resting if one.settle()]
+
     # ---- backward ----
 
     def watch_backward(self, _: object = None) -> None:
@@ -157,7 +176,7 @@ class Steps:
         if self._backward_begun:
             return
         if self.phase is not Phase.OPEN:
-            raise RuntimeError(f"a backward of a forward whose step or micro-batch has ended; this is {self.phase.value}. {_ONE_BACKWARD}")
+            raise RuntimeError(f"a backward of a forward whose step or micro-batch has ended; this is {self.phase.value}. {ONE_BACKWARD}")
         self._backward_begun = True
         self._backwards += 1
         torch.autograd.Variable._execution_engine.queue_callback(self._end_backward)
@@ -192,16 +211,24 @@ class Steps:
         for use in list(self._open_backwards):
             use.end_backward()
 
+    def at_end_of_microbatch(self, call: Callable[[], None]) -> None:
+        self._at_end.append(call)
+
     def _end_microbatch(self) -> None:
+        while self._at_end:
+            self._at_end.pop()()
         self._context.microbatch_end()
         self._microbatch += 1
         self.phase = Phase.ACCUMULATING
         if self._last:
             self.result = self._context.finish()
             self.phase = Phase.REDUCED
+            for param in self.trained:
+                param.forbid_gradient()
+        self._settle()
 
 
-_ONE_BACKWARD = ("A forward has one backward: add up losses that share a forward, put no_sync() around the forward of each backward of a step but the last, "
+ONE_BACKWARD = ("A forward has one backward: add up losses that share a forward, put no_sync() around the forward of each backward of a step but the last, "
                  "and create no graph of gradients (create_graph)")
 
 
@@ -209,179 +236,5 @@ def _nothing() -> None:
     pass
 
 
-class Use:
-    """One forward of a unit and the backward that belongs to it."""
-
-    __slots__ = ("began", "ended", "_unit", "_steps", "_backward", "_over")
-
-    def __init__(self, unit: ManagedUnit, steps: Steps) -> None:
-        self.began = self.ended = steps.tick()  # its forward
-        self._unit, self._steps = unit, steps
-        self._backward = 0  # which one; 0: it has not begun
-        self._over = False
-
-    def end_forward(self) -> None:
-        self.ended = self._steps.tick()
-
-    def begin_backward(self, _: object = None) -> None:
-        if not self._backward:
-            backward = self._steps.begin_backward(self)
-            self._unit.begin_backward()
-            self._backward = backward
-            self._steps.begin_use(self)
-        elif not self._steps.same_backward(self._backward):
-            raise RuntimeError(f"a second backward of one forward. {_ONE_BACKWARD}")
-
-    def end_backward(self) -> None:
-        if self._backward and not self._over:
-            self._over = True
-            self._steps.end_use(self)
-            self._unit.end_backward()
-
-
-class _EndBackward(torch.autograd.Function):
-    """The identity; its backward tells that the gradients of a unit's inputs are there."""
-
-    @staticmethod
-    def forward(ctx: Any, ended: Callable[[], None], *tensors: Any) -> Any:
-        ctx.ended = ended
-        return tensors
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        ctx.ended()
-        return (None, *gradients)
-
-
-class ManagedUnit(NotCopied):
-    """One unit and its module. `unit` is None of a model whose params are all in other units; it still begins and ends forwards if it is the root."""
-
-    def __init__(self, steps: Steps, module: Any, unit: Unit | None, params: list[ManagedParam], sharded: bool, root: bool) -> None:
-        self.unit, self.params = unit, params
-        self._steps, self._sharded, self._root = steps, sharded, root
-        self._uses: list[Use] = []  # of forwards that have begun and not ended
-        self._backwards = 0  # that have begun and not ended; several of a module that calls itself
-        self._first = next((param for param in params if param.tensor.numel()), params[0] if params else None)
-        self._address = -1  # of that one, when it was there last
-        self._handles = [module.register_forward_pre_hook(self._before_forward, with_kwargs=True, prepend=True),
-                         module.register_forward_hook(self._after_forward, always_call=True)]
-
-    def remove(self) -> None:
-        for handle in self._handles:
-            handle.remove()
-
-    # ---- forward ----
-
-    def _before_forward(self, _: Any, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        in_backward = _in_backward()
-        # In a backward and between steps: the whole model is recomputed by a checkpoint that has run it without gradients.
-        if self._root and not self._uses and (not in_backward or self._steps.phase is Phase.IDLE):
-            self._steps.begin_forward()
-        if self.unit is not None:
-            self.unit.pre_forward()
-            self._bring()
-        use = Use(self, self._steps)
-        self._uses.append(use)
-        if not torch.is_grad_enabled() or self.unit is None:
-            return None
-        everything = (given, tuple(named.values()))
-        tensors = {id(tensor): tensor for tensor in _arguments(everything)}
-        if not tensors:
-            return None
-        marked = dict(zip(tensors, _EndBackward.apply(use.end_backward, *tensors.values())))
-        given, values = _with_arguments(everything, marked)
-        return given, dict(zip(named, values))
-
-    def _after_forward(self, _: Any, given: Any, returned: Any) -> Any:
-        """Also when forward has raised, with None in place of what it returns."""
-        if not self._uses:  # the forward was refused before it began
-            return
-        use = self._uses.pop()
-        use.end_forward()
-        if torch.is_grad_enabled() and (self.unit is not None or self._root):
-            tensors = list(_with_bases(one for one in _leaves(returned) if isinstance(one, torch.Tensor) and one.requires_grad))
-            if tensors:
-                begin = self._steps.watch_backward if self.unit is None else use.begin_backward
-                torch.autograd.graph.register_multi_grad_hook(tensors, begin, mode="any")
-        if self.unit is not None:
-            self.unit.post_forward()
-            self._settle()
-        if self._root and not self._uses:
-            self._steps.end_forward()
-
-    # ---- backward ----
-
-    def begin_backward(self) -> None:
-        assert self.unit is not None
-        if not self._backwards:
-            self.unit.pre_backward()
-            self._bring()
-        self._backwards += 1
-
-    def end_backward(self) -> None:
-        assert self.unit is not None
-        self._backwards -= 1
-        if not self._backwards:
-            self.unit.post_backward()
-            self._settle()
-
-    # ---- params ----
-
-    def _bring(self) -> None:
-        if not self._sharded or self._first is None:
-            return
-        address = self._first.param.view().data  # the others lie where they lie from it
-        if address != self._address:
-            self._address = address
-            for param in self.params:
-                param.locate()
-        for param in self.params:
-            param.bring()
-
-    def _settle(self) -> None:
-        """Shows what is left of the unit's params."""
-        if self._sharded and self.unit is not None and not self.unit.unsharded:
-            for param in self.params:
-                param.take_away()
-
-
-def _arguments(given: Any) -> Iterator[Any]:
-    """Tensors with gradients that are arguments themselves, or in tuples of them. What callers may change, lists say, is theirs: it is not copied, so what is
-    in it stays as it is."""
-    for one in given:
-        if isinstance(one, torch.Tensor):
-            if one.requires_grad:
-                yield one
-        elif _is_tuple(one):
-            yield from _arguments(one)
-
-
-def _with_arguments(given: Any, tensors: dict[int, Any]) -> Any:
-    """The tuple with other tensors in place of these, by id."""
-    parts = [tensors.get(id(one), one) if isinstance(one, torch.Tensor) else _with_arguments(one, tensors) if _is_tuple(one) else one for one in given]
-    return type(given)(*parts) if hasattr(given, "_fields") else tuple(parts)
-
-
-def _is_tuple(one: Any) -> bool:
-    return type(one) is tuple or (isinstance(one, tuple) and hasattr(one, "_fields"))
-
-
-def _leaves(returned: Any) -> Iterator[Any]:
-    for one in pytree.tree_leaves(returned):
-        if dataclasses.is_dataclass(one) and not isinstance(one, type):
-            for field in dataclasses.fields(one):
-                yield from _leaves(getattr(one, field.name, None))
-        else:
-            yield one
-
-
-def _with_bases(tensors: Iterator[Any]) -> Iterator[Any]:
-    """A view whose caller changes it in place has its gradient by the tensor that it is of."""
-    for tensor in tensors:
-        yield tensor
-        if tensor._is_view() and tensor._base.grad_fn is not None:
-            yield tensor._base
-
-
-def _in_backward() -> bool:
+def in_backward() -> bool:
     return bool(torch._C._current_graph_task_id() != -1)
