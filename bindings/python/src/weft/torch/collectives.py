@@ -27,7 +27,7 @@ from weft.core.reductions import Reduction
 from weft.core.types import Op
 from weft.torch import coalescing, sparse
 from weft.torch.events import call_event, profiler
-from weft.torch.tensors import ELEMENT_TYPES, Flat, is_resolved, like, of, single, to_reduce
+from weft.torch.tensors import ELEMENT_TYPES, Flat, by_rows, check_reduced, elements, is_resolved, like, of, single, to_reduce, write_back
 from weft.torch.works import Done, Started, Together, Waiting, explained
 
 _Kinds = c10d.ReduceOp.RedOpType if hasattr(c10d.ReduceOp, "RedOpType") else c10d.ReduceOp
@@ -84,32 +84,39 @@ class Collectives:
         tensor = single(tensors)
         if tensor.layout is not torch.strided:
             return self.allreduce_sparse(tensors, opts)
-        address, dtype, count = to_reduce(tensor)
+        rows = by_rows(tensor, written=True)
+        address, dtype, count = to_reduce(rows)
         number = _reduction(opts.reduceOp, dtype, tensor.is_complex())
-        return self._run(_all_reduce, (address, address, count, dtype, number), opts, tensors)
+        return self._run(_all_reduce, (address, address, count, dtype, number), opts, tensors, None, write_back((tensor, rows)))
 
     def broadcast(self, tensors: list[Tensor], opts: Any) -> Any:
         if self._calls is not None and self._is_plain(tensors) and (done := self._calls.broadcast(self._comm, tensors, opts)) is not None:
             return done
-        address, dtype, count = of(single(tensors))
-        return self._run(_broadcast, (address, address, count, dtype, opts.rootRank), opts, tensors)
+        tensor, is_root = single(tensors), self._comm.rank == opts.rootRank
+        rows = by_rows(tensor, read=is_root, written=not is_root)
+        address, dtype, count = of(rows)
+        finish = None if is_root else write_back((tensor, rows))
+        return self._run(_broadcast, (address, address, count, dtype, opts.rootRank), opts, tensors, rows if is_root and rows is not tensor else None, finish)
 
     def reduce(self, tensors: list[Tensor], opts: Any) -> Any:
         """The root's tensor gets the result; the others stay as they are."""
         if self._calls is not None and self._is_plain(tensors) and (done := self._calls.reduce(self._comm, tensors, opts)) is not None:
             return done
-        tensor = single(tensors)
-        address, dtype, count = to_reduce(tensor)
+        tensor, is_root = single(tensors), self._comm.rank == opts.rootRank
+        rows = by_rows(tensor, written=is_root)
+        address, dtype, count = to_reduce(rows)
         number = _reduction(opts.reduceOp, dtype, tensor.is_complex())
-        return self._run(library.weft_reduce, (address, address if self._comm.rank == opts.rootRank else None, count, dtype, number, opts.rootRank),
-                         opts, tensors)
+        finish = write_back((tensor, rows)) if is_root else None
+        return self._run(library.weft_reduce, (address, address if is_root else None, count, dtype, number, opts.rootRank), opts, tensors,
+                         rows if rows is not tensor else None, finish)
 
     def all_gather_single(self, output: Tensor, input: Tensor, opts: Any = None) -> Any:  # noqa: A002
         if self._calls is not None and self._is_plain((output, input)) and (done := self._calls.all_gather_single(self._comm, output, input, opts)) is not None:
             return done
         like(output, input, self._comm.size)
-        address, dtype, count = of(input)
-        return self._run(_all_gather, (address, of(output)[0], count, dtype), opts or c10d.AllgatherOptions(), [output], input)
+        given, taken = by_rows(input), by_rows(output, read=False, written=True)
+        address, dtype, count = of(given)
+        return self._run(_all_gather, (address, of(taken)[0], count, dtype), opts or c10d.AllgatherOptions(), [output], given, write_back((output, taken)))
 
     def reduce_scatter_single(self, output: Tensor, input: Tensor, opts: Any = None) -> Any:  # noqa: A002
         if self._calls is not None and self._is_plain((output, input)) and (
@@ -117,9 +124,10 @@ class Collectives:
             return done
         like(input, output, self._comm.size, "the input")
         opts = opts or c10d.ReduceScatterOptions()
-        address, dtype, count = to_reduce(output)
+        given, taken = by_rows(input), by_rows(output, read=False, written=True)
+        address, dtype, count = to_reduce(taken)
         number = _reduction(opts.reduceOp, dtype, output.is_complex())
-        return self._run(_reduce_scatter, (to_reduce(input)[0], address, count, dtype, number), opts, [output], input)
+        return self._run(_reduce_scatter, (to_reduce(given)[0], address, count, dtype, number), opts, [output], given, write_back((output, taken)))
 
     def all_to_all_single(self, output: Tensor, input: Tensor, output_splits: list[int], input_splits: list[int], opts: Any = None) -> Any:  # noqa: A002
         """Splits are rows of the first dimension; none: equal parts."""
@@ -133,14 +141,16 @@ class Collectives:
         if output.dtype is not input.dtype:
             like(output, input)
         opts = opts or c10d.AllToAllOptions()
-        (given, dtype, given_count), (taken, _, taken_count) = of(input), of(output)
+        rows, rows_taken = by_rows(input), by_rows(output, read=False, written=True)
+        finish = write_back((output, rows_taken))
+        (given, dtype, given_count), (taken, _, taken_count) = of(rows), of(rows_taken)
         if equal:
             like(output, input)
-            return self._run(library.weft_all_to_all, (given, taken, given_count // size, dtype), opts, [output], input)
+            return self._run(library.weft_all_to_all, (given, taken, given_count // size, dtype), opts, [output], rows, finish)
         counts = (ctypes.c_size_t * size)
         given_counts = counts(*_split_counts(input_splits, input, given_count, size, "input"))
         taken_counts = counts(*_split_counts(output_splits, output, taken_count, size, "output"))
-        return self._run(library.weft_all_to_all_v, (given, given_counts, None, taken, taken_counts, None, dtype), opts, [output], input)
+        return self._run(library.weft_all_to_all_v, (given, given_counts, None, taken, taken_counts, None, dtype), opts, [output], rows, finish)
 
     def barrier(self, opts: Any = None) -> Any:
         if self._calls is not None and self._is_plain(()) and (done := self._calls.barrier(self._comm, opts)) is not None:
@@ -151,22 +161,21 @@ class Collectives:
 
     def allgather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any = None) -> Any:
         """Ranks may have different counts, which their outputs say."""
-        given, (taken,) = single(inputs), outputs
+        given, (taken,) = by_rows(single(inputs)), outputs
         opts = opts or c10d.AllgatherOptions()
         self._check_list(taken, "outputs")
-        flat = Flat(taken)
+        flat = Flat(taken, written=True)
         if flat.counts[self._comm.rank] != given.numel() or taken[0].dtype is not given.dtype:
             like(taken[self._comm.rank], given, name="this rank's output")
         address, dtype, count = of(given)
         whole = flat.tensor
         if min(flat.counts) == max(flat.counts):
             return self._run(_all_gather, (address, whole.data_ptr(), count, dtype), opts, taken, (given, whole), flat.spread)
-        counts = (ctypes.c_size_t * self._comm.size)(*[part * count // max(given.numel(), 1) if given.numel() else of(tensor)[2]
-                                                       for part, tensor in zip(flat.counts, taken)])
+        counts = (ctypes.c_size_t * self._comm.size)(*map(elements, taken))
         return self._run(library.weft_all_gather_v, (address, whole.data_ptr(), counts, None, dtype), opts, taken, (given, whole), flat.spread)
 
     def gather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any) -> Any:
-        given = single(inputs)
+        given = by_rows(single(inputs))
         address, dtype, count = of(given)
         if self._comm.rank != opts.rootRank:
             return self._run(library.weft_gather, (address, None, count, dtype, opts.rootRank), opts, [], given)
@@ -174,20 +183,22 @@ class Collectives:
         self._check_list(taken, "outputs")
         for output in taken:
             like(output, given)
-        flat = Flat(taken)
+        flat = Flat(taken, written=True)
         return self._run(library.weft_gather, (address, flat.tensor.data_ptr(), count, dtype, opts.rootRank), opts, taken, (given, flat.tensor), flat.spread)
 
     def scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], opts: Any) -> Any:
         taken = single(outputs)
-        address, dtype, count = of(taken)
+        rows = by_rows(taken, read=False, written=True)
+        finish = write_back((taken, rows))
+        address, dtype, count = of(rows)
         if self._comm.rank != opts.rootRank:
-            return self._run(library.weft_scatter, (None, address, count, dtype, opts.rootRank), opts, outputs)
+            return self._run(library.weft_scatter, (None, address, count, dtype, opts.rootRank), opts, outputs, None, finish)
         given = inputs[0] if inputs else []
         self._check_list(given, "inputs")
         for tensor in given:
             like(tensor, taken, name="an input")
         whole = Flat(given).gather()
-        return self._run(library.weft_scatter, (whole.data_ptr(), address, count, dtype, opts.rootRank), opts, outputs, whole)
+        return self._run(library.weft_scatter, (whole.data_ptr(), address, count, dtype, opts.rootRank), opts, outputs, whole, finish)
 
     def reduce_scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], opts: Any = None) -> Any:
         """Ranks may have different counts, which the inputs say."""
@@ -196,27 +207,30 @@ class Collectives:
         self._check_list(given, "inputs")
         flat = Flat(given)
         like(taken, given[self._comm.rank], name="output")
+        rows = by_rows(taken, read=False, written=True)
+        finish = write_back((taken, rows))
         whole = flat.gather()
-        address, dtype, count = to_reduce(taken)
+        address, dtype, count = to_reduce(rows)
         number = _reduction(opts.reduceOp, dtype, taken.is_complex())
         if min(flat.counts) == max(flat.counts):
-            return self._run(_reduce_scatter, (whole.data_ptr(), address, count, dtype, number), opts, outputs, whole)
-        counts = (ctypes.c_size_t * self._comm.size)(*[to_reduce(tensor)[2] for tensor in given])
-        return self._run(library.weft_reduce_scatter_v, (whole.data_ptr(), address, counts, None, dtype, number), opts, outputs, whole)
+            return self._run(_reduce_scatter, (whole.data_ptr(), address, count, dtype, number), opts, outputs, whole, finish)
+        counts = (ctypes.c_size_t * self._comm.size)(*map(elements, given))
+        return self._run(library.weft_reduce_scatter_v, (whole.data_ptr(), address, counts, None, dtype, number), opts, outputs, whole, finish)
 
     def alltoall(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None) -> Any:
-        """Messages of one batch, straight between the tensors. Shapes may be any, if sender and receiver agree."""
+        """Messages of one batch, straight between the tensors where they lie by rows. Shapes may be any, if sender and receiver agree."""
         opts = opts or c10d.AllToAllOptions()
         self._check_list(outputs, "outputs")
         self._check_list(inputs, "inputs")
         rank, call, works = self._comm.rank, _with_timeout(_BACKGROUND, opts.timeout), []
         like(outputs[rank], inputs[rank], name="this rank's output")
-        _check_all((*outputs, *inputs), of)
+        # Before the batch, which an exception would end together with its group.
+        taken, sent = [by_rows(output, written=True) for output in outputs], [by_rows(given) for given in inputs]
         with Batch():
-            for peer, (output, given) in enumerate(zip(outputs, inputs)):
+            for peer in range(self._comm.size):
                 if peer != rank:
-                    works.append(self._receive(output, peer, _LIST_TAG, call))
-                    works.append(self._send(given, peer, _LIST_TAG, call))
+                    works.append(self._receive(outputs[peer], taken[peer], peer, _LIST_TAG, call))
+                    works.append(self._send(inputs[peer], sent[peer], peer, _LIST_TAG, call))
         outputs[rank].detach().copy_(inputs[rank])
         work = Together(works, outputs)
         if not getattr(opts, "asyncOp", True):
@@ -245,14 +259,14 @@ class Collectives:
         """outputs[r][i] gets inputs[i] of rank r."""
         opts = opts or c10d.AllgatherOptions()
         self._check_list(outputs, "lists of outputs")
-        _check_all(inputs, of)
+        rows = [by_rows(given) for given in inputs]  # before the batch, as above
         for of_rank in outputs:
             if len(of_rank) != len(inputs):
                 raise ValueError(f"a list of outputs has {len(of_rank)} tensors, and there are {len(inputs)} inputs")
             for output, given in zip(of_rank, inputs):
                 like(output, given)
         with Batch():
-            works = [self.allgather([[of_rank[place] for of_rank in outputs]], [given], _asynchronous(opts)) for place, given in enumerate(inputs)]
+            works = [self.allgather([[of_rank[place] for of_rank in outputs]], [given], _asynchronous(opts)) for place, given in enumerate(rows)]
         work = Together(works)
         if not getattr(opts, "asyncOp", True):
             work.wait()
@@ -267,22 +281,27 @@ class Collectives:
             return plain(outputs[0], inputs[0])
         if not inputs:
             return Done([])
-        as_memory = of if op is None else to_reduce
-        if any(tensor.dtype is not inputs[0].dtype for tensor in inputs):
-            _check_all((*outputs, *inputs), as_memory)
+        for tensor in inputs if op is not None else ():
+            check_reduced(tensor)
+        given = [by_rows(tensor, written=outputs is inputs) for tensor in inputs]
+        taken = given if outputs is inputs else [by_rows(tensor, read=False, written=True) for tensor in outputs]
+        finish = write_back(*zip(outputs, taken))
+        if any(tensor.dtype is not inputs[0].dtype for tensor in inputs):  # nothing is refused in the batch, which would end the group
+            blocks = not self._starts(opts)  # at the end of the batch
             with Batch():
-                works = [plain(output, given) for output, given in zip(outputs, inputs)]
+                works = [plain(output, tensor) for output, tensor in (zip(taken, given) if blocks else zip(outputs, inputs))]
+            if blocks and finish is not None:
+                finish()
             return Together([work for work in works if isinstance(work, Started)], outputs)
         parts = (_capi.weft_iov_t * len(inputs))()
-        counted = inputs if function is not library.weft_reduce_scatter_iov else outputs
-        for part, output, given, share in zip(parts, outputs, inputs, counted):
-            part.out, part.count = as_memory(output)[0], as_memory(share)[2]
-            setattr(part, "in", as_memory(given)[0])
-        dtype = as_memory(inputs[0])[1]
+        for part, out, tensor in zip(parts, taken, given):
+            part.out, part.count = of(out)[0], min(elements(out), elements(tensor))  # of a rank's share
+            setattr(part, "in", of(tensor)[0])
+        dtype = of(given[0])[1]
         if op is None:
-            return self._run(function, (parts, len(inputs), dtype), opts, outputs, inputs)
+            return self._run(function, (parts, len(inputs), dtype), opts, outputs, given, finish)
         number = _reduction(op, dtype, inputs[0].is_complex())
-        return self._run(function, (parts, len(inputs), dtype, number), opts, outputs, inputs)
+        return self._run(function, (parts, len(inputs), dtype, number), opts, outputs, given, finish)
 
     def allreduce_sparse(self, tensors: list[Tensor], opts: Any = None) -> Any:
         """The sum of sparse tensors (COO). In place; ends in the call."""
@@ -311,21 +330,25 @@ class Collectives:
     # ---- messages ----
 
     def send(self, tensors: list[Tensor], destination: int, tag: int = 0) -> Any:
-        return self._send(single(tensors), self._peer(destination), _tag(tag), _BACKGROUND)
+        tensor = single(tensors)
+        return self._send(tensor, by_rows(tensor), self._peer(destination), _tag(tag), _BACKGROUND)
 
     def recv(self, tensors: list[Tensor], source: int, tag: int = 0) -> Any:
-        return self._receive(single(tensors), self._peer(source), _tag(tag), _BACKGROUND)
+        return self._receive_from(single(tensors), self._peer(source), tag)
 
     def recv_anysource(self, tensors: list[Tensor], tag: int = 0) -> Any:
-        return self._receive(single(tensors), _capi.WEFT_ANY_SOURCE, _tag(tag), _BACKGROUND)
+        return self._receive_from(single(tensors), _capi.WEFT_ANY_SOURCE, tag)
 
-    def _send(self, tensor: Tensor, destination: int, tag: int, call: MessageOptions) -> Started:
-        address, dtype, count = of(tensor)
-        return self._start(library.weft_send, (address, count, dtype, destination, tag), call, [tensor])
+    def _receive_from(self, tensor: Tensor, source: int, tag: int) -> Started:
+        return self._receive(tensor, by_rows(tensor, written=True), source, _tag(tag), _BACKGROUND)
 
-    def _receive(self, tensor: Tensor, source: int, tag: int, call: MessageOptions) -> Started:
-        address, dtype, count = of(tensor)
-        return self._started(self._comm._receive, library.weft_recv, (address, count, dtype, source, tag), call, [tensor])
+    def _send(self, tensor: Tensor, rows: Tensor, destination: int, tag: int, call: MessageOptions) -> Started:
+        address, dtype, count = of(rows)
+        return self._start(library.weft_send, (address, count, dtype, destination, tag), call, [tensor], rows)
+
+    def _receive(self, tensor: Tensor, rows: Tensor, source: int, tag: int, call: MessageOptions) -> Started:
+        address, dtype, count = of(rows)
+        return self._started(self._comm._receive, library.weft_recv, (address, count, dtype, source, tag), call, [tensor], rows, write_back((tensor, rows)))
 
     # ---- inside ----
 
@@ -333,10 +356,14 @@ class Collectives:
         """Whether the extension, which sees the rest, may take up an operation on these."""
         return self._open.coalescing is None and all(map(is_resolved, tensors))
 
+    def _starts(self, opts: Any) -> bool:
+        """Whether an operation goes on after its call, or begins later."""
+        return getattr(opts, "asyncOp", True) or (self._open.coalescing is not None and self._open.current() is not None)
+
     def _run(self, function: Callable[..., int], arguments: tuple[Any, ...], opts: Any, outputs: Any, kept: object = None,
              finish: Callable[[], None] | None = None) -> Any:
         """`kept`: what must live as long as the operation besides the outputs; `finish`: what is left to do after it."""
-        if getattr(opts, "asyncOp", True) or (self._open.coalescing is not None and self._open.current() is not None):
+        if self._starts(opts):
             return self._start(function, arguments, _with_timeout(_BACKGROUND, opts.timeout), outputs, kept, finish)
         call = _with_timeout(_NOTHING, opts.timeout)
         try:
@@ -384,12 +411,6 @@ class Collectives:
     def _check_list(self, tensors: Any, name: str) -> None:
         if len(tensors) != self._comm.size:
             raise ValueError(f"{len(tensors)} {name} were given in a group of {self._comm.size} ranks; there must be one for each")
-
-
-def _check_all(tensors: Iterable[Tensor], as_memory: Callable[[Tensor], object]) -> None:
-    """Before a batch, which an exception would end together with its group."""
-    for tensor in tensors:
-        as_memory(tensor)
 
 
 def _asynchronous(opts: Any) -> Any:

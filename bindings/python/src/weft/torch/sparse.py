@@ -5,7 +5,7 @@ import torch
 
 from weft.core.communicator import Communicator
 from weft.core.errors import Error, Result
-from weft.torch.tensors import DTYPES, to_reduce
+from weft.torch.tensors import DTYPES, check_reduced, to_reduce
 
 _KINDS = list(DTYPES)
 
@@ -16,7 +16,7 @@ def all_reduce(comm: Communicator, tensor: torch.Tensor) -> None:
         raise ValueError(f"weft reduces sparse tensors of layout torch.sparse_coo, not {tensor.layout}")
     if not tensor.is_cpu:
         raise ValueError(f"a tensor on {tensor.device} was given to a process group of weft, which works on the CPU's memory")
-    to_reduce(tensor._values())
+    check_reduced(tensor._values())
     nothing = torch.sparse_coo_tensor(size=tensor.shape, dtype=tensor.dtype, check_invariants=False)
     own = tensor.detach().coalesce()
     _ = nothing + own  # what torch cannot add it refuses here, before anything is sent

@@ -1,6 +1,7 @@
-"""What weft moves and reduces of a torch.Tensor: its address, element type and count. Nothing is copied."""
+"""What weft moves and reduces of a torch.Tensor: its address, element type and count. Only what does not lie by rows is copied."""
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -24,8 +25,8 @@ Memory = tuple[int, int, int]  # address, weft's element type, count of its elem
 
 
 def of(tensor: Tensor) -> Memory:
-    """Of a tensor that is only moved; types that weft has not are bytes to it."""
-    if not tensor.is_cpu or not tensor.is_contiguous() or not is_resolved(tensor):
+    """Of a tensor by rows that is only moved; types that weft has not are bytes to it."""
+    if not tensor.is_cpu or not _lies_by_rows(tensor):
         raise _refused(tensor)
     known = DTYPES.get(tensor.dtype)
     if known is None:
@@ -34,16 +35,62 @@ def of(tensor: Tensor) -> Memory:
 
 
 def to_reduce(tensor: Tensor) -> Memory:
-    """Of a tensor with whose elements weft computes."""
+    """Of a tensor by rows with whose elements weft computes."""
     memory = of(tensor)
+    check_reduced(tensor)
+    return memory
+
+
+def elements(tensor: Tensor) -> int:
+    """As of() counts them, wherever they lie."""
+    known = DTYPES.get(tensor.dtype)
+    return int(tensor.nbytes) if known is None else tensor.numel() * known[1]
+
+
+def by_rows(tensor: Tensor, read: bool = True, written: bool = False) -> Tensor:
+    """Its elements one row behind the other, whatever its strides: itself if they lie so, else a copy, with its values if they are read. What is written to
+    the copy write_back() brings to the tensor. So ranks may have other strides for one tensor."""
+    if not isinstance(tensor, Tensor) or not tensor.is_cpu or tensor.layout is not torch.strided:
+        raise _refused(tensor)
+    if _lies_by_rows(tensor):
+        return tensor
+    if written:
+        _check_written(tensor)
+    copy = torch.empty(tensor.shape, dtype=tensor.dtype)
+    return copy.copy_(tensor.detach()) if read else copy
+
+
+def write_back(*pairs: tuple[Tensor, Tensor]) -> Callable[[], None] | None:
+    """Of tensors and what by_rows() gave for them: what is to be called after the operation; None if it wrote to the tensors themselves."""
+    copied = [(tensor, rows) for tensor, rows in pairs if rows is not tensor]
+    if not copied:
+        return None
+
+    def write() -> None:
+        for tensor, rows in copied:
+            tensor.detach().copy_(rows)
+
+    return write
+
+
+def check_reduced(tensor: Tensor) -> None:
+    """Raises TypeError for a type with which weft does not compute."""
     if tensor.dtype not in DTYPES:
         raise TypeError(f"weft cannot reduce elements of {tensor.dtype}; it has {', '.join(str(kind) for kind in DTYPES)}")
-    return memory
 
 
 def is_resolved(tensor: Tensor) -> bool:
     """Whether the values are those in memory: of a view that torch negates or conjugates when it reads, they are not."""
     return not (tensor.is_neg() or tensor.is_conj())
+
+
+def _lies_by_rows(tensor: Tensor) -> bool:
+    return tensor.is_contiguous() and is_resolved(tensor)
+
+
+def _check_written(tensor: Tensor) -> None:
+    if any(size > 1 and not stride for size, stride in zip(tensor.shape, tensor.stride())):
+        raise ValueError("a tensor of expand(), of which several elements are one in memory, cannot be written to; give a clone() of it")
 
 
 def _refused(tensor: Tensor) -> Exception:
@@ -52,12 +99,7 @@ def _refused(tensor: Tensor) -> Exception:
     if not tensor.is_cpu:
         return ValueError(f"a tensor on {tensor.device} was given to a process group of weft, which works on the CPU's memory; "
                           "init_process_group('cpu:weft,cuda:nccl') has a backend for each")
-    if tensor.layout is not torch.strided:
-        return ValueError(f"a tensor of layout {tensor.layout} was given to a process group of weft; all_reduce alone takes sparse ones")
-    if not is_resolved(tensor):
-        return ValueError("a tensor is a view whose values torch negates or conjugates when it reads them, and has others in memory; "
-                          "call resolve_neg() and resolve_conj() first")
-    return ValueError("a tensor is not contiguous, and weft does not copy it together; call contiguous() first")
+    return ValueError(f"a tensor of layout {tensor.layout} was given to a process group of weft; all_reduce alone takes sparse ones")
 
 
 def single(tensors: Any) -> Tensor:
@@ -78,7 +120,7 @@ def like(output: Tensor, given: Tensor, share: int = 1, name: str = "output") ->
 class Flat:
     """Tensors of one type as one: the memory they share if they lie one behind the other, else a block of its own."""
 
-    def __init__(self, tensors: list[Tensor]) -> None:
+    def __init__(self, tensors: list[Tensor], written: bool = False) -> None:
         first = tensors[0]
         self._tensors = tensors
         self.counts = [tensor.numel() for tensor in tensors]
@@ -87,6 +129,8 @@ class Flat:
                 raise TypeError(f"Invalid usage of tensors with different dtypes: {first.dtype} and {tensor.dtype} in one list")
             if not tensor.is_cpu or tensor.layout is not torch.strided:
                 raise _refused(tensor)
+            if written:
+                _check_written(tensor)
         self.copied = not self._lie_together()
         self.tensor = torch.empty(sum(self.counts), dtype=first.dtype) if self.copied else first.as_strided(
             (sum(self.counts),), (1,))
@@ -95,7 +139,7 @@ class Flat:
         first = self._tensors[0]
         address, storage = first.data_ptr(), first.untyped_storage().data_ptr()
         for tensor in self._tensors:
-            if not tensor.is_contiguous() or not is_resolved(tensor) or tensor.data_ptr() != address or tensor.untyped_storage().data_ptr() != storage:
+            if not _lies_by_rows(tensor) or tensor.data_ptr() != address or tensor.untyped_storage().data_ptr() != storage:
                 return False
             address += tensor.nbytes
         return True
