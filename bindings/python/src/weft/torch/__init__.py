@@ -16,10 +16,12 @@ from typing import Any
 from weft.torch.ddp import ddp_hook
 from weft.torch.groups import WeftBackend, WeftProcessGroup, register
 from weft.torch.sharding.manager import FullyShard, fully_shard
+from weft.torch.tracing import skip_this_package
 
 __all__ = ["FullyShard", "WeftBackend", "WeftProcessGroup", "ddp_hook", "fsdp", "fully_shard", "register"]
 
 register()
+skip_this_package()
 
 
 def __getattr__(name: str) -> Any:

@@ -7,6 +7,8 @@ Thread-safety: one thread at a time, as the context. autograd runs hooks of the 
 """
 from __future__ import annotations
 
+import contextlib
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -66,13 +68,23 @@ class _EndBackward(torch.autograd.Function):
         return (None, *gradients)
 
 
+class _Restored:
+    """A handle whose removal gives a module back what module.compile() has made."""
+
+    def __init__(self, module: Any, compiled: Callable[..., Any]) -> None:
+        self._module, self._compiled = module, compiled
+
+    def remove(self) -> None:
+        self._module._compiled_call_impl = self._compiled
+
+
 class ManagedUnit(NotCopied):
     """One unit and its module. `unit` is None of a model whose params are all in other units; it still begins and ends forwards if it is the root."""
 
     def __init__(self, steps: Steps, module: Any, unit: Unit | None, params: list[ManagedParam], name: str, root: bool) -> None:
         self.unit, self.params = unit, params
         self._steps, self._root = steps, root
-        self._module = f"{name} ({type(module).__name__})"
+        self._module = f"{name} ({type(getattr(module, '_orig_mod', module)).__name__})"
         about = None if unit is None else unit.info()
         self._sharded = about is not None and about.params != Place.WHOLE
         self.stays = about is not None and about.between == Place.WHOLE  # from a forward to its backward
@@ -89,8 +101,14 @@ class ManagedUnit(NotCopied):
                 param.locate()
                 param.bring()
             param.watch(self._need_backward)
-        self._handles = [module.register_forward_pre_hook(self._before_forward, with_kwargs=True, prepend=True),
-                         module.register_forward_hook(self._after_forward, always_call=True)]
+        self._handles: list[Any] = []
+        compiled = getattr(module, "_compiled_call_impl", None)
+        if compiled is None:
+            self._handles += [module.register_forward_pre_hook(self._before_forward, with_kwargs=True, prepend=True),
+                              module.register_forward_hook(self._after_forward, always_call=True)]
+        else:  # by module.compile(), which would have hooks in the graph, and break it there
+            module._compiled_call_impl = functools.partial(self._call, module, compiled)
+            self._handles.append(_Restored(module, compiled))
 
     def remove(self) -> None:
         for handle in self._handles:
@@ -136,6 +154,19 @@ class ManagedUnit(NotCopied):
             self._settle()
         if self._root and not self._uses:
             self._steps.end_forward()
+
+    def _call(self, module: Any, compiled: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        """What torch calls in place of what module.compile() has made."""
+        changed = self._before_forward(module, given, named)
+        given, named = (given, named) if changed is None else changed
+        try:
+            returned = compiled(*given, **named)
+        except BaseException:
+            with contextlib.suppress(Exception):  # what came first says more
+                self._after_forward(module, given, None)
+            raise
+        self._after_forward(module, given, returned)
+        return returned
 
     # ---- backward ----
 

@@ -40,6 +40,7 @@ def units_of(model: Any, wrap: Wrap) -> list[Wrapped]:
                 chosen.setdefault(id(module), first[id(module)])
         if len(chosen) == 1:
             raise ValueError(f"wrap={wrap!r} matches no module of the model")
+    chosen = _outside_of_compiled(model, chosen)
     modules = {id(module): module for module in model.modules()}
     chosen = {key: chosen[key] for key in modules if key in chosen}
     params: dict[int, Any] = {}
@@ -55,6 +56,17 @@ def units_of(model: Any, wrap: Wrap) -> list[Wrapped]:
     owner = {key: next(iter(units)) if len(units) == 1 else ROOT for key, units in users.items()}
     return [Wrapped(unit, modules[key], [(names[param], params[param]) for param in params if owner[param] == unit], _outer(unit, set(chosen.values())))
             for key, unit in chosen.items()]
+
+
+def _outside_of_compiled(model: Any, chosen: dict[int, str]) -> dict[int, str]:
+    """With what torch.compile(module) has returned in place of the module: hooks are then outside of what is compiled, which may be one graph."""
+    around = {id(module._orig_mod): id(module) for module in model.modules() if "_orig_mod" in module._modules}
+    outside: dict[int, str] = {}
+    for key, name in chosen.items():
+        while key in around:
+            key, name = around[key], name.removesuffix("._orig_mod")
+        outside.setdefault(key, chosen.get(key, name))
+    return outside
 
 
 def _outer(unit: str, units: set[str]) -> list[str]:
