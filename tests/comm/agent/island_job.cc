@@ -41,6 +41,7 @@ std::vector<GroupVerdict> SimIslandMemory::ReadVerdicts() {
 bool SimIslandMemory::WriteVerdict(uint64_t term, const GroupVerdict& verdict) {
   if (term != term_) return false;
   verdicts_[verdict.record.group_id] = verdict;
+  if (on_verdict) on_verdict(verdict);
   return true;
 }
 

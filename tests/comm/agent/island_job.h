@@ -46,6 +46,9 @@ class SimIslandMemory : public IslandMemory {
 
   IslandPresence PresenceOf(int process) override { return presences_[process]; }
 
+  // Called after each WriteVerdict().
+  std::function<void(const GroupVerdict&)> on_verdict;
+
  private:
   uint64_t term_ = 0;
   IslandState state_;
@@ -84,7 +87,7 @@ class IslandJob {
   // The agent that speaks for the island; nullptr: none does.
   IslandAgent* Speaker(int island);
 
-  IslandMemory& memory(int island) { return *memories_[island]; }
+  SimIslandMemory& memory(int island) { return *memories_[island]; }
 
   int RankOf(int island, int process) const { return island * shape_.ranks_per_island + process; }
 

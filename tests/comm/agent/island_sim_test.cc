@@ -90,6 +90,31 @@ TEST(IslandSim, ARecordReachesAllAndSettles) {
   }
 }
 
+// Who reads it may end its process at once, and with it what the process has still to say.
+TEST(IslandSim, ACauseIsToldToOthersBeforeTheIslandReadsIt) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE(StrCat("seed ", seed));
+    IslandJob job(seed, {.islands = 2, .ranks_per_island = 1});
+    std::vector<std::optional<uint64_t>> frames_when_written(2);
+    for (const int island : {0, 1}) {
+      job.memory(island).on_verdict = [&, island](const GroupVerdict& verdict) {
+        auto& frames = frames_when_written[static_cast<size_t>(island)];
+        if (!verdict.settled || frames) return;
+        frames = job.Speaker(island)->frames_sent();
+      };
+    }
+    const int64_t raised_ns = job.world().now_ns() + 3 * kSecondNs;
+    job.RaiseAt(raised_ns, static_cast<int>(seed % 2), Record(WEFT_MISMATCH, 1));
+    EXPECT_TRUE(Quiet(&job, 5 * kSecondNs));
+    for (const int island : {0, 1}) {
+      ASSERT_TRUE(frames_when_written[static_cast<size_t>(island)].has_value());
+      EXPECT_EQ(*frames_when_written[static_cast<size_t>(island)],
+                job.Speaker(island)->frames_sent());
+    }
+    job.ExpectSafe();
+  }
+}
+
 TEST(IslandSim, AKilledSpeakerIsAFactEverywhereAndItsIslandIsReachable) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE(StrCat("seed ", seed));
