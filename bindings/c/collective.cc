@@ -38,6 +38,16 @@ weft_result_t weft_reduce_scatter(const void* in, void* out, size_t count, weft_
                      work);
 }
 
+weft_result_t weft_scan(const void* in, void* out, size_t count, weft_dtype_t dtype, weft_op_t op,
+                        weft_group_t group, const weft_call_t* call, weft_work_t* work) {
+  return weft::Issue(MakeCallKey(OpKind::kScan, dtype, op, 0, count), in, out, group, call, work);
+}
+
+weft_result_t weft_exscan(const void* in, void* out, size_t count, weft_dtype_t dtype, weft_op_t op,
+                          weft_group_t group, const weft_call_t* call, weft_work_t* work) {
+  return weft::Issue(MakeCallKey(OpKind::kExscan, dtype, op, 0, count), in, out, group, call, work);
+}
+
 weft_result_t weft_gather(const void* in, void* out, size_t count, weft_dtype_t dtype, int root,
                           weft_group_t group, const weft_call_t* call, weft_work_t* work) {
   return weft::Issue(MakeCallKey(OpKind::kGather, dtype, WEFT_SUM, root, count), in, out, group,

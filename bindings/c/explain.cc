@@ -72,7 +72,7 @@ absl::Status MakeCall(const weft_explain_query_t& query, int size, Collective* c
     const weft_iov_t part{nullptr, nullptr, count};
     WEFT_RETURN_IF_ERROR(LayOutParts(&part, 1, layout.get(), call));
     call->layout = layout;
-  } else if (call->kind >= OpKind::kAllGatherV) {
+  } else if (HasLayout(call->kind)) {
     const std::vector<size_t> counts(static_cast<size_t>(size), count);
     const Blocks blocks{counts.data(), nullptr};
     WEFT_RETURN_IF_ERROR(LayOutBlocks(blocks, blocks, 0, size, layout.get(), call));

@@ -13,7 +13,7 @@ absl::Status ReadOperation(const std::string& name, OpKind* kind) {
   for (int i = 0; i < kOpKindCount; ++i) {
     *kind = static_cast<OpKind>(i);
     if (name != OpKindName(*kind)) continue;
-    if (*kind < OpKind::kAllGatherV) return absl::OkStatus();
+    if (!HasLayout(*kind)) return absl::OkStatus();
     return MakeError(
         WEFT_INVALID_ARGUMENT,
         StrCat(name, " has a count per rank or buffer, which a command line cannot say; ask ",

@@ -41,8 +41,10 @@ enum class OpKind : uint8_t {
   kAllReduceIov = 14,
   kAllGatherIov = 15,
   kReduceScatterIov = 16,
+  kScan = 17,
+  kExscan = 18,
 };
-constexpr int kOpKindCount = 17;
+constexpr int kOpKindCount = 19;
 
 // What a kind does, from which every protocol is derived.
 struct OpTraits {
@@ -54,6 +56,8 @@ struct OpTraits {
   bool out_blocks;    // out has one block per rank, from that rank
   bool local_counts;  // ranks know only what they themselves send and receive
   bool iov;           // in and out are lists of buffers
+  bool prefix;        // a rank's result combines the ranks up to it
+  bool exclusive;     // but not its own elements, so that rank 0 has no result
 };
 
 inline constexpr OpTraits kOpTraits[kOpKindCount] = {
@@ -74,6 +78,8 @@ inline constexpr OpTraits kOpTraits[kOpKindCount] = {
     {.name = "all_reduce_iov", .reduces = true, .iov = true},
     {.name = "all_gather_iov", .out_blocks = true, .iov = true},
     {.name = "reduce_scatter_iov", .reduces = true, .in_blocks = true, .iov = true},
+    {.name = "scan", .reduces = true, .prefix = true},
+    {.name = "exscan", .reduces = true, .prefix = true, .exclusive = true},
 };
 
 // For a known kind.
@@ -87,6 +93,11 @@ const char* OpKindName(OpKind kind);
 const char* CallName(OpKind kind, uint64_t purpose_record);
 // True if the call names a root.
 bool HasRoot(OpKind kind);
+
+// True if calls of the kind have a layout: several counts, or lists of buffers.
+inline bool HasLayout(OpKind kind) {
+  return kind >= OpKind::kAllGatherV && kind <= OpKind::kReduceScatterIov;
+}
 
 // Counts and places of the forms that have more than one count. In elements.
 struct BlockLayout {
@@ -170,7 +181,14 @@ inline bool HasInput(const Collective& call, int rank) {
 }
 
 inline bool HasOutput(const Collective& call, int rank) {
-  return !TraitsOf(call.kind).root_out || call.root == rank;
+  const OpTraits& traits = TraitsOf(call.kind);
+  return (!traits.root_out || call.root == rank) && (!traits.exclusive || rank != 0);
+}
+
+// How many ranks, from rank 0 on, the result of `rank` combines; of a kind that reduces.
+inline int CombinedRanks(const OpTraits& traits, int rank, int size) {
+  if (!traits.prefix) return size;
+  return traits.exclusive ? rank : rank + 1;
 }
 
 // Elements of block `block` of in and out; of the only block (0) on a side that has no blocks.

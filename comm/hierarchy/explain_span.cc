@@ -44,7 +44,11 @@ absl::StatusOr<SpanExplanation> ExplainSpan(const Collective& call, const Island
                         ScheduleOf(call, /*rank=*/0, islands, choices));
   const UnitArithmetic arithmetic = SizesOf(call, static_cast<int>(islands.island_of.size()));
   int pieces = 0;
-  if (TraitsOf(call.kind).reduces) pieces = AddsInAnyOrder(call) ? 1 : PiecesMax(islands);
+  if (schedule->goal().IsPrefix()) {
+    pieces = 1;  // of each rank
+  } else if (TraitsOf(call.kind).reduces) {
+    pieces = AddsInAnyOrder(call) ? 1 : PiecesMax(islands);
+  }
   WEFT_ASSIGN_OR_RETURN(const SimulatedCost levels,
                         SimulateSchedule(*schedule, arithmetic, islands.island_of, kLevelsOnly));
   WEFT_ASSIGN_OR_RETURN(const SimulatedCost cost,

@@ -58,9 +58,11 @@ absl::StatusOr<std::shared_ptr<SpanPlan>> SpanPlans::Make(const Collective& call
   WEFT_ASSIGN_OR_RETURN(ChosenSchedule chosen,
                         ChooseSchedule(call, rank_, islands_, foreign_, choices_));
   UnitArithmetic arithmetic(ElementBytes(call));
-  if (TraitsOf(call.kind).reduces) {
+  const OpTraits& traits = TraitsOf(call.kind);
+  if (traits.reduces) {
+    const int combined = CombinedRanks(traits, rank_, size);
     arithmetic = call.op == kOpUser ? UnitArithmetic::OfUser(*call.custom, call.dtype)
-                                    : UnitArithmetic::Of(isa_, call.dtype, call.op, size);
+                                    : UnitArithmetic::Of(isa_, call.dtype, call.op, combined);
   }
   return std::make_shared<SpanPlan>(std::move(chosen), rank_, arithmetic, buffers_);
 }

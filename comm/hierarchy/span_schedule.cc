@@ -43,6 +43,10 @@ GoalKind GoalKindOf(OpKind kind) {
       return GoalKind::kGather;
     case OpKind::kScatter:
       return GoalKind::kScatter;
+    case OpKind::kScan:
+      return GoalKind::kScan;
+    case OpKind::kExscan:
+      return GoalKind::kExscan;
     case OpKind::kAllToAll:
     case OpKind::kGatherV:
     case OpKind::kScatterV:
@@ -164,8 +168,8 @@ absl::StatusOr<std::unique_ptr<CollectiveSchedule>> ScheduleOf(const Collective&
       IsScatteredByHalving(call, bytes, islands, choices.links())) {
     choice.algorithm = "tree_halving";
   }
-  const std::string_view in_turn[] = {choice.algorithm, "tree_halving", "binomial", "bruck",
-                                      "direct"};
+  const std::string_view in_turn[] = {choice.algorithm, "tree_halving",    "binomial",
+                                      "bruck",          "prefix_doubling", "direct"};
   for (const std::string_view algorithm : in_turn) {
     const bool direct = algorithm == "direct";
     const bool tokens = goal.kind == GoalKind::kBarrier;  // these go log2 P levels

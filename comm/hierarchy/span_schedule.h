@@ -7,6 +7,7 @@
 //   large, if there are lanes a hierarchy: what counts is how many bytes leave an island
 //   else                      direct, which sends each byte once; a reduce_scatter of many ranks and small blocks by halves (scatter_choice.h)
 //   counts of two ranks alone an exchange
+//   scans                     log2 P levels of whole vectors, whatever the islands
 // All have the same bits: sums are formed along the canonical tree (docs/design/001-numbers.md), but for those whose bits no order changes. Of
 // these an island adds all that it has, so it is a single piece whatever the map of ranks to islands. Schedules of the user's (foreign_schedules.h) come before them, where they serve the call.
 //

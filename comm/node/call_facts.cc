@@ -22,6 +22,7 @@ CallFacts FactsOf(const Collective& call, int size) {
                   .root_out = traits.root_out,
                   .in_blocks = traits.in_blocks,
                   .out_blocks = traits.out_blocks,
+                  .prefix = traits.prefix,
                   .ranks = size,
                   .has_data = call.kind != OpKind::kBarrier,
                   .laid_out = call.layout != nullptr,

@@ -36,6 +36,7 @@ struct CallShape {
         contribution_bytes(call.layout == nullptr
                                ? block_bytes * (traits->in_blocks ? static_cast<size_t>(size) : 1)
                                : ContributionBytes(call, size)),
+        combined_ranks(CombinedRanks(*traits, rank, size)),
         has_input(HasInput(call, rank)),
         has_output(HasOutput(call, rank)) {}
 
@@ -43,6 +44,7 @@ struct CallShape {
   size_t element_bytes = 0;
   size_t block_bytes = 0;         // of a call without a layout
   size_t contribution_bytes = 0;  // as ContributionBytes
+  int combined_ranks = 0;         // of a reduction: this rank's result is of ranks 0 to this - 1
   bool has_input = false;         // this rank has one
   bool has_output = false;
 };
@@ -50,7 +52,8 @@ struct CallShape {
 // True if all ranks get the same result, in one buffer, so that it may be one place for all of them.
 inline bool SameForAll(const Collective& call) {
   const OpTraits& traits = TraitsOf(call.kind);
-  return !traits.root_out && !traits.in_blocks && !traits.iov && call.kind != OpKind::kBarrier;
+  return !traits.root_out && !traits.in_blocks && !traits.iov && !traits.prefix &&
+         call.kind != OpKind::kBarrier;
 }
 
 // The call as the choice of its protocol and predictions know it, out of place. With local counts, those of this rank.

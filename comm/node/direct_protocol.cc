@@ -13,6 +13,8 @@ namespace {
 constexpr size_t kChunkBytes = 64 << 10;
 constexpr size_t kSingleCopyChunkBytes =
     512 << 10;  // some 50 us: a system call costs as much as 10 KiB
+// Of all ranks together, in a scan, which reads them again for each rank: they stay in a core's cache.
+constexpr size_t kPrefixChunkBytes = 256 << 10;
 
 absl::Status Aborted() {
   return MakeError(WEFT_ABORTED, "aborted");
@@ -22,7 +24,7 @@ absl::Status Aborted() {
 Piece OwnPiece(const OperationFrame& frame) {
   const NodeState& state = frame.state;
   const Collective& call = frame.call();
-  if (!frame.Sliced()) return {InOffset(call, state.rank), InCount(call, state.rank)};
+  if (frame.traits().in_blocks) return {InOffset(call, state.rank), InCount(call, state.rank)};
   const size_t slice = frame.ShareOf(call.count, static_cast<size_t>(state.size));
   const size_t begin = std::min(static_cast<size_t>(state.rank) * slice, call.count);
   return {begin, std::min(slice, call.count - begin)};
@@ -57,6 +59,35 @@ absl::Status Reduce(OperationFrame& frame, const SharedResult& shared) {
     for (int i = 0; i < output_count; ++i)
       destinations[i] = outputs[i] + done * element;
     frame.RunKernel(sources, destinations, output_count, std::min(chunk, count - done));
+  }
+  return absl::OkStatus();
+}
+
+// This rank's slice of every rank's result.
+absl::Status ReducePrefixes(OperationFrame& frame) {
+  const NodeState& state = frame.state;
+  const size_t element = frame.shape().element_bytes;
+  const auto [begin, count] = OwnPiece(frame);
+  if (count == 0) return absl::OkStatus();
+  const char* inputs[kNodeRanksMax];
+  char* outputs[kNodeRanksMax];
+  for (int peer = 0; peer < state.size; ++peer) {
+    WEFT_ASSIGN_OR_RETURN(inputs[peer], PeerBuffer(frame, peer, Side::kInput, begin, count));
+    if (!HasOutput(frame.call(), peer)) continue;
+    WEFT_ASSIGN_OR_RETURN(outputs[peer], PeerBuffer(frame, peer, Side::kOutput, begin, count));
+  }
+  const size_t chunk = kPrefixChunkBytes / static_cast<size_t>(state.size) / element;
+  for (size_t done = 0; done < count; done += chunk) {
+    if (state.aborted()) return Aborted();
+    const void* sources[kNodeRanksMax];
+    for (int peer = 0; peer < state.size; ++peer)
+      sources[peer] = inputs[peer] + done * element;
+    for (int peer = state.size - 1; peer >= 0; --peer) {
+      if (!HasOutput(frame.call(), peer)) continue;
+      void* const destination = outputs[peer] + done * element;
+      frame.RunKernelOf(CombinedRanks(frame.traits(), peer, state.size), sources, &destination, 1,
+                        std::min(chunk, count - done));
+    }
   }
   return absl::OkStatus();
 }
@@ -120,8 +151,11 @@ OperationResult StartDirect(OperationFrame& frame, const SharedResult& shared,
   frame.ShowProgress({.phase = CallPhase::kDirect});
   self.peer_access.store(1, std::memory_order_seq_cst);
   absl::Status moved;
-  if (!state.aborted())
-    moved = frame.traits().reduces ? Reduce(frame, shared) : Copy(frame, shared, slot);
+  if (!state.aborted()) {
+    moved = frame.traits().prefix    ? ReducePrefixes(frame)
+            : frame.traits().reduces ? Reduce(frame, shared)
+                                     : Copy(frame, shared, slot);
+  }
   state.Publish(self.peer_access, 0);
   if (!moved.ok()) return frame.Fail(moved);
   if (state.aborted()) return frame.Fail(Aborted());

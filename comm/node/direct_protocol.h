@@ -8,7 +8,9 @@
 // nobody else's input. Operations that only copy may have private inputs as well, which the kernel reads: the protocol is
 // called single_copy then.
 //
-// In place is safe because slice r of every buffer is read and written by rank r only.
+// In place is safe because slice r of every buffer is read and written by rank r only. A scan is cut in the same way: rank r makes
+// slice r of every rank's result, those of higher ranks first, so that an input is written over when all that need it have
+// been made. That is P (P + 1) / 2 sources of a slice, each from memory once and then from a cache.
 //
 // Thread-safety: none; as NodeState.
 #pragma once

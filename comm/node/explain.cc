@@ -24,7 +24,9 @@ double BytesMoved(const CallFacts& call, const Selection& selection) {
   const double senders = call.root_in ? 1 : ranks;
   const double receivers = call.root_out ? 1 : ranks;
   const double contributed = senders * block * (call.in_blocks ? ranks : 1);
-  const bool sliced = call.reduces && !call.in_blocks;
+  const bool sliced = call.reduces && !call.in_blocks && !call.prefix;
+  // Of a scan: r + 1 sources and a result on rank r, at most.
+  const double prefixes = ranks * (ranks + 3) / 2 * block;
   const double received = receivers * block * (call.out_blocks ? ranks : 1);
   const double others = (ranks - 1) / ranks;
   switch (selection.protocol) {
@@ -35,16 +37,19 @@ double BytesMoved(const CallFacts& call, const Selection& selection) {
       if (selection.meeting == Meeting::kLastArriver) {
         return 2 * contributed + (ranks + 1) * block + 2 * received;
       }
+      if (call.prefix) return 2 * contributed + prefixes;
       return 2 * contributed + (call.reduces ? receivers * (ranks + 1) * block : 2 * received);
     case Protocol::kSingleCopy:
     case Protocol::kDirect:
       if (call.shared_out) return call.reduces ? (ranks + 1) * block : 2 * contributed;
       if (!call.reduces) return 2 * received;
+      if (call.prefix) return prefixes;
       return sliced ? (ranks + receivers) * block : ranks * (ranks + 1) * block;
     default:
       break;
   }
   if (!call.reduces) return 2 * (contributed + received) * others + 2 * block;
+  if (call.prefix) return 2 * contributed + prefixes;
   if (!sliced) return ranks * block * (2 * (ranks - 1) + ranks + 1);
   return 2 * (ranks - 1) * block + ranks * block + 2 * block + 2 * receivers * others * block;
 }

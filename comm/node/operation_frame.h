@@ -54,7 +54,7 @@ struct OperationFrame {
   const OpTraits& traits() const { return *prepared.shape.traits; }
 
   // Every rank reduces a slice of one buffer, which others get as well.
-  bool Sliced() const { return traits().reduces && !traits().in_blocks; }
+  bool Sliced() const { return traits().reduces && !traits().in_blocks && !traits().prefix; }
 
   // The block of in that is for `rank`, the block of out that is from `rank`.
   int InBlock(int rank) const { return traits().in_blocks ? rank : 0; }
@@ -109,19 +109,25 @@ struct OperationFrame {
     return OperationResult::kDone;
   }
 
-  // Reduces `count` elements of every rank into the destinations, in group order.
+  // Reduces `count` elements of each rank that this rank's result combines into the destinations, in group order.
   void RunKernel(const void* const* sources, void* const* destinations, int destination_count,
                  size_t count) const {
+    RunKernelOf(shape().combined_ranks, sources, destinations, destination_count, count);
+  }
+
+  // The same of ranks 0 to `ranks` - 1.
+  void RunKernelOf(int ranks, const void* const* sources, void* const* destinations,
+                   int destination_count, size_t count) const {
     const ReduceArguments arguments{.sources = sources,
-                                    .source_count = state.size,
+                                    .source_count = ranks,
                                     .destinations = destinations,
                                     .destination_count = destination_count,
                                     .count = count,
-                                    .divisor = state.size};
+                                    .divisor = ranks};
     prepared.kernel != nullptr ? prepared.kernel(arguments) : RunCustom(arguments);
   }
 
-  // RunKernel for a reduction that was made at run time.
+  // RunKernelOf for a reduction that was made at run time.
   void RunCustom(ReduceArguments arguments) const;
 
   // Received elements into [begin, begin + count) of a block of the output; with streaming stores where the output is

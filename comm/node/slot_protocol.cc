@@ -87,7 +87,7 @@ void SlotProtocol::MakePlainResult(const OperationFrame& frame, bool shared) con
   };
   if (traits.reduces) {
     const void* sources[kNodeRanksMax];
-    for (int peer = 0; peer < state.size; ++peer)
+    for (int peer = 0; peer < frame.shape().combined_ranks; ++peer)
       sources[peer] = source(peer);
     void* const destination = out;
     return frame.RunKernel(sources, &destination, 1, call.count);

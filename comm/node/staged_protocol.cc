@@ -25,7 +25,7 @@ absl::Status StagedProtocol::Begin(OperationFrame& frame, size_t largest) {
   const OpTraits& traits = frame.traits();
   const size_t element = frame.shape().element_bytes;
   const auto ranks = static_cast<size_t>(state.size);
-  const bool split = traits.reduces || traits.in_blocks;
+  const bool split = (traits.reduces && !traits.prefix) || traits.in_blocks;
   const bool rooted = traits.root_in || traits.root_out;
   const bool sliced = frame.Sliced();
   const size_t most = split ? state.tuning.stage_piece_bytes
@@ -39,7 +39,7 @@ absl::Status StagedProtocol::Begin(OperationFrame& frame, size_t largest) {
   piece_bytes_ = (stride + kCacheLineBytes - 1) / kCacheLineBytes * kCacheLineBytes;
   // Copies larger than the caches push the lines out before they come back.
   const bool cached = traits.reduces || largest * element <= state.tuning.stage_ring_bytes;
-  const bool ping_pong = state.size == kPingPongRanks && !rooted && cached;
+  const bool ping_pong = state.size == kPingPongRanks && !rooted && !traits.prefix && cached;
   pieces_ = split && !ping_pong ? ranks : 1;
   parts_ = StagingParts(piece_bytes_ * (pieces_ + (sliced ? 1 : 0)), ping_pong);
   count_ = (largest + per_round - 1) / per_round;
@@ -71,7 +71,7 @@ Piece StagedProtocol::Clip(size_t round, size_t count) const {
 }
 
 Piece StagedProtocol::PieceOf(const OperationFrame& frame, size_t round, int owner) const {
-  if (!frame.Sliced()) return Clip(round, InCount(frame.call(), owner));
+  if (!frame.Sliced()) return Clip(round, InCount(frame.call(), frame.InBlock(owner)));
   const auto ranks = static_cast<size_t>(frame.state.size);
   const size_t begin = round * piece_elements_ * ranks;
   const size_t length = std::min(piece_elements_ * ranks, frame.call().count - begin);
@@ -120,6 +120,7 @@ void StagedProtocol::FillPart(OperationFrame& frame, size_t round) const {
   const int own = frame.state.rank;
   char* const part = parts_.Of(frame.state, own, round, &frame.error);
   if (!frame.traits().reduces) return StageCopies(frame, round, part);
+  if (frame.traits().prefix) return StageIn(frame, 0, Clip(round, frame.call().count), part);
   for (int owner = 0; owner < frame.state.size; ++owner) {
     if (owner == own) continue;
     StageIn(frame, frame.InBlock(owner), PieceOf(frame, round, owner), part + PieceOffset(owner));
@@ -148,21 +149,23 @@ bool StagedProtocol::ReducePiece(OperationFrame& frame, const Piece& piece, bool
   NodeState& state = frame.state;
   const Collective& call = frame.call();
   const size_t element = frame.shape().element_bytes;
+  const bool has_output = frame.shape().has_output;
+  if (!has_output && !for_others) return true;
+  const int combined = frame.shape().combined_ranks;
   const char* staged[kNodeRanksMax];
-  for (int peer = 0; peer < state.size; ++peer) {
+  for (int peer = 0; peer < combined; ++peer) {
     if (peer == state.rank) continue;
     const char* const part = parts_.Of(state, peer, current_, &frame.error);
     if (part == nullptr) return false;
     staged[peer] = part + PieceOffset(state.rank);
   }
   alignas(kCacheLineBytes) char scratch[kTileBytes];
-  const bool has_output = frame.shape().has_output;
   char* const result = parts_.Of(state, state.rank, current_, &frame.error) + ResultOffset();
   for (size_t done = 0; done < piece.count;) {
     const size_t limit = std::min(piece.count - done, kTileBytes / element);
     const Span own = InSpan(call, frame.InBlock(state.rank), piece.begin + done, limit);
     const void* sources[kNodeRanksMax];
-    for (int peer = 0; peer < state.size; ++peer)
+    for (int peer = 0; peer < combined; ++peer)
       sources[peer] = peer == state.rank ? own.memory : staged[peer] + done * element;
     // in and out are divided into parts at the same elements, so own.count fits out as well.
     void* const tile =

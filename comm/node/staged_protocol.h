@@ -9,7 +9,8 @@
 //           straight into the output and behind the pieces of t; publish reduced = base + t + 1
 //   gather  when all have reduced t: copy the peers' results (all_reduce; reduce: the root only)
 // with stage(t + 1) before reduce(t). all_gather and broadcast stage whole chunks, gather them from
-// the parts, and publish `reduced` when they have been read.
+// the parts, and publish `reduced` when they have been read. A scan stages whole chunks as well, and every rank
+// reduces what it needs of them for itself: nothing is gathered.
 //
 // Nothing is overwritten too early: before a part is written, all peers must be through with the newest
 // round that used any of it:
@@ -84,9 +85,9 @@ class StagedProtocol {
   Piece Clip(size_t round, size_t count) const;
 
   // Where the piece for `owner` lies in a part, and behind all pieces the writer's own results. A part that goes to and fro
-  // has only the piece for the other rank.
+  // has only the piece for the other rank, that of a scan one for all.
   size_t PieceOffset(int owner) const {
-    return parts_.ping_pong() ? 0 : static_cast<size_t>(owner) * piece_bytes_;
+    return pieces_ == 1 ? 0 : static_cast<size_t>(owner) * piece_bytes_;
   }
 
   size_t ResultOffset() const { return pieces_ * piece_bytes_; }

@@ -34,6 +34,7 @@ std::unique_ptr<CollectiveSchedule> MakeParameterServerSchedule(const ScheduleGo
 std::unique_ptr<CollectiveSchedule> MakeBruckSchedule(const ScheduleGoal& goal);
 std::unique_ptr<CollectiveSchedule> MakeScatterGatherSchedule(const ScheduleGoal& goal);
 std::unique_ptr<CollectiveSchedule> MakeDoubleTreeSchedule(const ScheduleGoal& goal);
+std::unique_ptr<CollectiveSchedule> MakePrefixDoublingSchedule(const ScheduleGoal& goal);
 
 inline constexpr ScheduleAlgorithm kScheduleAlgorithms[] = {
     {"direct", "everybody sends to everybody what that one needs; one level, two for all_reduce",
@@ -56,6 +57,9 @@ inline constexpr ScheduleAlgorithm kScheduleAlgorithms[] = {
      MakeScatterGatherSchedule},
     {"double_tree", "all_reduce over two binary trees, in chunks; sums in no order",
      MakeDoubleTreeSchedule},
+    {"prefix_doubling",
+     "scan and exscan of whole vectors along the tree of the sums; log2 N levels",
+     MakePrefixDoublingSchedule},
 };
 
 // INVALID_ARGUMENT if there is no such algorithm, or the goal is none; UNSUPPORTED if the algorithm does not serve the goal.

@@ -107,6 +107,8 @@ class DirectSchedule final : public CollectiveSchedule {
       case GoalKind::kGather:
         return {is_root ? 0 : count, 0};
       case GoalKind::kBarrier:
+      case GoalKind::kScan:
+      case GoalKind::kExscan:
         return {};
     }
     return {};
@@ -341,6 +343,7 @@ bool DirectOps::Next(ScheduleOp* op) {
 }  // namespace
 
 std::unique_ptr<CollectiveSchedule> MakeDirectSchedule(const ScheduleGoal& goal) {
+  if (goal.IsPrefix()) return nullptr;
   return std::make_unique<DirectSchedule>(goal);
 }
 

@@ -532,8 +532,8 @@ void AddPieces(const ScheduleGoal& goal, HierarchyIslands* islands) {
 std::unique_ptr<CollectiveSchedule> MakeHierarchySchedule(const ScheduleGoal& goal,
                                                           const std::vector<int>& island_of,
                                                           int segments, AcrossMaker across) {
-  const bool has_lanes =
-      goal.Reduces() || goal.kind == GoalKind::kAllGather || goal.kind == GoalKind::kBroadcast;
+  const bool has_lanes = (goal.Reduces() && !goal.IsPrefix()) ||
+                         goal.kind == GoalKind::kAllGather || goal.kind == GoalKind::kBroadcast;
   if (!has_lanes || island_of.size() != static_cast<size_t>(goal.participants)) return nullptr;
   if (goal.Reduces() && !goal.EffectiveOrder().IsCanonicalOfRanks()) return nullptr;
   HierarchyIslands islands{.island_of = island_of};

@@ -32,7 +32,7 @@
 
 namespace weft {
 
-// Null if the goal has no lanes (gather, scatter, all_to_all, barrier), is of other pieces than a vector of elements per participant, has
+// Null if the goal has no lanes (gather, scatter, all_to_all, barrier, scans), is of other pieces than a vector of elements per participant, has
 // a single island or none, or `across` does not serve what goes between islands. island_of[p]: any numbers from 0 on, each one used.
 std::unique_ptr<CollectiveSchedule> MakeHierarchySchedule(
     const ScheduleGoal& goal, const std::vector<int>& island_of, int segments,

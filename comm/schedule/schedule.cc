@@ -64,6 +64,10 @@ std::string_view GoalName(GoalKind kind) {
       return "all_to_all";
     case GoalKind::kBarrier:
       return "barrier";
+    case GoalKind::kScan:
+      return "scan";
+    case GoalKind::kExscan:
+      return "exscan";
   }
   return "unknown";
 }
@@ -84,7 +88,7 @@ std::string_view ActionName(OpAction action) {
 
 bool ScheduleGoal::Reduces() const {
   return kind == GoalKind::kAllReduce || kind == GoalKind::kReduceScatter ||
-         kind == GoalKind::kReduce;
+         kind == GoalKind::kReduce || IsPrefix();
 }
 
 bool ScheduleGoal::HasRoot() const {
@@ -133,6 +137,8 @@ absl::Status CheckGoal(const ScheduleGoal& goal) {
   }
   if (goal.order.pieces() != 0) {
     if (!goal.Reduces()) return bad("adds nothing, so it has no order");
+    if (goal.IsPrefix() && !goal.order.OnePieceEach())
+      return bad("with an order in which not everybody has one piece");
     int held = 0;
     for (int i = 0; i < goal.order.pieces(); ++i)
       held = std::max(held, goal.order.HolderOf(i) + 1);
@@ -147,7 +153,9 @@ bool HasPlaceInPlace(const ScheduleGoal& goal) {
   switch (goal.kind) {
     case GoalKind::kAllReduce:
     case GoalKind::kReduceScatter:
-    case GoalKind::kReduce: {
+    case GoalKind::kReduce:
+    case GoalKind::kScan:
+    case GoalKind::kExscan: {
       const ReductionOrder order = goal.EffectiveOrder();
       if (!order.OnePieceEach()) return false;
       for (int piece = 0; piece < order.pieces(); ++piece) {
@@ -175,7 +183,11 @@ uint64_t BufferUnits(const ScheduleGoal& goal, int participant, uint32_t buffer)
   const bool input = buffer == kInputBuffer;
   switch (goal.kind) {
     case GoalKind::kAllReduce:
+    case GoalKind::kScan:
       return input ? PieceUnits(goal, participant, UnitForm::kElement) : goal.count;
+    case GoalKind::kExscan:
+      if (input) return PieceUnits(goal, participant, UnitForm::kElement);
+      return participant == 0 ? 0 : goal.count;
     case GoalKind::kReduceScatter:
       return input ? PieceUnits(goal, participant, UnitForm::kElement)
                    : goal.BlockUnits(participant);

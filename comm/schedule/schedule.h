@@ -46,11 +46,13 @@ enum class GoalKind : uint8_t {
   kScatter,
   kAllToAll,
   kBarrier,
+  kScan,
+  kExscan,
 };
 inline constexpr GoalKind kGoalKinds[] = {
-    GoalKind::kAllReduce, GoalKind::kReduceScatter, GoalKind::kAllGather,
-    GoalKind::kBroadcast, GoalKind::kReduce,        GoalKind::kGather,
-    GoalKind::kScatter,   GoalKind::kAllToAll,      GoalKind::kBarrier};
+    GoalKind::kAllReduce, GoalKind::kReduceScatter, GoalKind::kAllGather, GoalKind::kBroadcast,
+    GoalKind::kReduce,    GoalKind::kGather,        GoalKind::kScatter,   GoalKind::kAllToAll,
+    GoalKind::kBarrier,   GoalKind::kScan,          GoalKind::kExscan};
 
 // "all_reduce".
 std::string_view GoalName(GoalKind kind);
@@ -60,7 +62,7 @@ struct ScheduleGoal {
   GoalKind kind = GoalKind::kAllReduce;
   int participants = 1;
   uint64_t count =
-      0;  // units: the whole vector of all_reduce, reduce and broadcast, else one block; 0 for barrier
+      0;  // units: the whole vector of all_reduce, reduce, broadcast and scans, else one block; 0 for barrier
   int root = 0;  // of broadcast, reduce, gather and scatter
   // Of reduce_scatter and all_gather with blocks that differ: units of each participant's block; `count` is 0 then.
   std::vector<uint64_t> blocks = {};
@@ -72,6 +74,16 @@ struct ScheduleGoal {
 
   bool Reduces() const;
   bool HasRoot() const;
+
+  // True if a participant's result is of those before it, with itself or without.
+  bool IsPrefix() const { return kind == GoalKind::kScan || kind == GoalKind::kExscan; }
+
+  // How many pieces, from the first on, a participant's result is the sum of; of reductions. Those of a prefix have a piece per
+  // participant, and are added along the canonical tree of so many.
+  int SummedPieces(int participant) const {
+    if (!IsPrefix()) return EffectiveOrder().pieces();
+    return kind == GoalKind::kExscan ? participant : participant + 1;
+  }
 
   // Of reductions; the canonical order of the participants if none was given.
   ReductionOrder EffectiveOrder() const;

@@ -50,6 +50,11 @@ std::vector<WantedRun> WantedOf(const ScheduleGoal& goal, int participant) {
         wanted.push_back({begin, begin + goal.BlockUnits(from), from, shift});
       }
       return wanted;
+    case GoalKind::kScan:
+      return {{0, count, -1, 0}};
+    case GoalKind::kExscan:
+      if (participant != 0) wanted.push_back({0, count, -1, 0});
+      return wanted;
     case GoalKind::kBarrier:
       return wanted;
   }
@@ -100,8 +105,13 @@ class SymbolicMachine {
     std::vector<SumId> leaves;
     for (int piece = 0; piece < order_.pieces() && goal_.Reduces(); ++piece)
       leaves.push_back(sums_.Leaf(piece));
-    const SumId sum = leaves.empty() ? kNoSum : sums_.Final(sums_.Tree(leaves, order_.merges()));
+    const SumId whole = leaves.empty() ? kNoSum : sums_.Final(sums_.Tree(leaves, order_.merges()));
     for (int participant = 0; participant < goal_.participants; ++participant) {
+      const int summed = goal_.Reduces() ? goal_.SummedPieces(participant) : 0;
+      const bool part = goal_.IsPrefix() && summed > 0;
+      const SumId sum =
+          part ? sums_.Final(sums_.Tree(std::span(leaves).first(static_cast<size_t>(summed)), {}))
+               : whole;
       for (const WantedRun& wanted : WantedOf(goal_, participant)) {
         if (wanted.begin == wanted.end) continue;
         const std::vector<SymbolicRun> found =
@@ -109,7 +119,7 @@ class SymbolicMachine {
         for (const SymbolicRun& run : found) {
           const SumId expected = wanted.leaf >= 0 ? sums_.Leaf(wanted.leaf) : sum;
           const bool right_sum = wanted.leaf < 0 && goal_.order_free
-                                     ? sums_.HasEachOnce(run.sum, order_.pieces())
+                                     ? sums_.HasEachOnce(run.sum, summed)
                                      : run.sum == expected;
           const bool right_place = run.shift == wanted.shift + static_cast<int64_t>(wanted.begin);
           if (right_sum && right_place) continue;

@@ -22,6 +22,8 @@ UnitPlace PlaceInMemory(const ScheduleGoal& goal, int participant, const UnitPla
                  : place;
     case GoalKind::kReduce:
       return participant == goal.root ? UnitPlace{kOutputBuffer, place.offset} : place;
+    case GoalKind::kExscan:
+      return participant != 0 ? UnitPlace{kOutputBuffer, place.offset} : place;
     default:
       return {kOutputBuffer, place.offset};
   }

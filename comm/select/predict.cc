@@ -169,10 +169,10 @@ double Costs::StagedReduceWork(bool root) const {
                                                    : model_.store_shared_plain_line_ns);
   const double read_ns =
       stream ? model_.read_shared_stream_line_ns : model_.read_shared_plain_line_ns;
-  const double own_lines = call_.in_blocks ? lines_ : lines_ / ranks_;
-  double ns = (ranks_ - 1) * own_lines * store_ns;
+  const double own_lines = call_.in_blocks || call_.prefix ? lines_ : lines_ / ranks_;
+  double ns = (call_.prefix ? 1 : ranks_ - 1) * own_lines * store_ns;
   ns += own_lines * (Reduce(read_ns) + far_source_ns_ + far_destination_ns_);
-  if (call_.in_blocks) return ns;
+  if (call_.in_blocks || call_.prefix) return ns;
   // The result goes to the peers too, with the kernel's plain stores, and comes from them.
   ns += own_lines * model_.store_shared_plain_line_ns;
   if (!Receives(root)) return ns;
@@ -220,12 +220,15 @@ double Costs::Direct() const {
              Sources(root) * lines_ * (read_ns + far_source_ns_ + far_destination_ns_);
     }
     const double own_lines = call_.in_blocks ? lines_ : lines_ / ranks_;
+    // A scan adds its sources again for each rank, all but the first time from a cache.
+    const double again_ns =
+        call_.prefix ? model_.reduce2_line_ns * (ranks_ - 1) * (ranks_ + 2) / 6 : 0;
     const bool one_output = call_.in_blocks || call_.root_out || call_.shared_out;
     const double outputs = one_output ? 1 : ranks_;
     // Every rank has read the lines of a shared one.
     const bool foreign = (call_.root_out && !root) || call_.shared_out;
     const double foreign_outputs = foreign ? 1 : outputs - 1;
-    return own_lines * (Reduce(read_ns) + ranks_ * far_source_ns_ +
+    return own_lines * (Reduce(read_ns) + again_ns + ranks_ * far_source_ns_ +
                         foreign_outputs * model_.store_shared_plain_line_ns +
                         outputs * (call_.in_place ? 0 : far_destination_ns_));
   });

@@ -153,7 +153,7 @@ Selection SelectProtocol(const CallFacts& call, const Tuning& tuning, const Reac
 }
 
 bool LastArriverReduces(const CallFacts& call, const Tuning& tuning) {
-  return tuning.combine != 0 && call.reduces && !call.in_blocks && !call.root_out &&
+  return tuning.combine != 0 && call.reduces && !call.in_blocks && !call.root_out && !call.prefix &&
          !call.user_function && !call.shared_out && ContributionBytes(call) > 0;
 }
 

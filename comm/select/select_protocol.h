@@ -26,13 +26,14 @@ inline constexpr std::array kPreferredProtocols = {Protocol::kSingleRank, Protoc
                                                    Protocol::kSlot,       Protocol::kDirect,
                                                    Protocol::kSingleCopy, Protocol::kStaged};
 
-// What all ranks know of a call. The first five are those of the operation's traits.
+// What all ranks know of a call. The first six are those of the operation's traits.
 struct CallFacts {
   bool reduces = false;
   bool root_in = false;     // only the root contributes
   bool root_out = false;    // only the root gets a result
   bool in_blocks = false;   // in has a block for each rank
   bool out_blocks = false;  // out has a block from each rank
+  bool prefix = false;      // a rank's result is of the ranks up to it
   uint64_t bytes = 0;       // of the largest block, or of the whole buffer where it has none
   int ranks = 1;
   bool in_place = false;    // a rank's own block need not be copied

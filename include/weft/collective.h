@@ -65,6 +65,18 @@ WEFT_EXPORT weft_result_t weft_reduce_scatter(const void* in, void* out, size_t 
                                               weft_dtype_t dtype, weft_op_t op, weft_group_t group,
                                               const weft_call_t* call, weft_work_t* work);
 
+/* out[i] = op over ranks 0 to this one of in[i]: what an all_reduce of these ranks alone gives, bit for bit, on any
+ * number of nodes; WEFT_AVG divides by rank + 1. in, out: [count]. In place: in == out. */
+WEFT_EXPORT weft_result_t weft_scan(const void* in, void* out, size_t count, weft_dtype_t dtype,
+                                    weft_op_t op, weft_group_t group, const weft_call_t* call,
+                                    weft_work_t* work);
+
+/* As weft_scan without this rank's own in: over ranks 0 to rank - 1; WEFT_AVG divides by rank. On rank 0, which nobody
+ * precedes, out is not touched and may be NULL. In place: in == out. */
+WEFT_EXPORT weft_result_t weft_exscan(const void* in, void* out, size_t count, weft_dtype_t dtype,
+                                      weft_op_t op, weft_group_t group, const weft_call_t* call,
+                                      weft_work_t* work);
+
 /* out[r * count + i] = in[i] of rank r, on rank `root`. in: [count], out: [size * count]; out is
  * written on root only and may be NULL elsewhere. In place: on root in == out + root * count
  * elements. */

@@ -87,6 +87,26 @@ class Collectives {
     return ReduceScatter(in, out, count, DtypeOf<T>(), op);
   }
 
+  Result Scan(const void* in, void* out, std::size_t count, weft_dtype_t dtype,
+              weft_op_t op) const {
+    return Issue(weft_scan, in, out, count, dtype, op);
+  }
+
+  template <typename T>
+  Result Scan(const T* in, Same<T>* out, std::size_t count, weft_op_t op) const {
+    return Scan(in, out, count, DtypeOf<T>(), op);
+  }
+
+  Result Exscan(const void* in, void* out, std::size_t count, weft_dtype_t dtype,
+                weft_op_t op) const {
+    return Issue(weft_exscan, in, out, count, dtype, op);
+  }
+
+  template <typename T>
+  Result Exscan(const T* in, Same<T>* out, std::size_t count, weft_op_t op) const {
+    return Exscan(in, out, count, DtypeOf<T>(), op);
+  }
+
   Result Gather(const void* in, void* out, std::size_t count, weft_dtype_t dtype, int root) const {
     return Issue(weft_gather, in, out, count, dtype, root);
   }

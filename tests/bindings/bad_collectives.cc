@@ -47,6 +47,14 @@ const Kind kKinds[] = {
      [](const Arguments& a) {
        return weft_reduce_scatter(a.in, a.out, a.count, a.dtype, a.op, a.group, a.call, a.work);
      }},
+    {"weft_scan", true, false, true,
+     [](const Arguments& a) {
+       return weft_scan(a.in, a.out, a.count, a.dtype, a.op, a.group, a.call, a.work);
+     }},
+    {"weft_exscan", true, false, true,
+     [](const Arguments& a) {
+       return weft_exscan(a.in, a.out, a.count, a.dtype, a.op, a.group, a.call, a.work);
+     }},
     {"weft_gather", false, true, true,
      [](const Arguments& a) {
        return weft_gather(a.in, a.out, a.count, a.dtype, a.root, a.group, a.call, a.work);

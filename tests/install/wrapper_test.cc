@@ -34,6 +34,12 @@ TEST(Wrapper, BlockingCollectivesGiveTheirResults) {
     group.ReduceScatter(parts.data(), &part, 1, WEFT_SUM);
     EXPECT_EQ(part, 30 * (rank + 1));
 
+    int before = -1;
+    group.Scan(mine.data(), &all[0], 1, WEFT_SUM);
+    EXPECT_EQ(all[0], rank * (rank + 1) / 2);
+    group.Exscan(mine.data(), &before, 1, WEFT_SUM);
+    EXPECT_EQ(before, rank == 0 ? -1 : rank * (rank - 1) / 2);
+
     int32_t largest = -1;
     const int32_t value = rank;
     group.Reduce(&value, &largest, 1, WEFT_MAX, 0);

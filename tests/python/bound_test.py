@@ -21,6 +21,7 @@ def _operations(world):
 
     each, whole, counts = x(2), x(2 * n), [2] * n
     return [("all_reduce", (x(5),)), ("all_reduce", (x(5), x(5), "max")), ("reduce", (x(3), x(3), "sum", root)), ("broadcast", (x(4), None, root)),
+            ("scan", (x(3), x(3), "max")), ("exscan", (x(3),)),
             ("all_gather", (each, whole)), ("reduce_scatter", (whole, each, "min")), ("gather", (each, whole, root)), ("scatter", (whole, each, root)),
             ("all_to_all", (whole,)), ("barrier", ()), ("all_gather_v", (each, whole, counts)), ("reduce_scatter_v", (whole, each, counts, None, "max")),
             ("gather_v", (each, whole, counts, None, root)), ("scatter_v", (whole, each, counts, None, root)), ("all_to_all_v", (whole, x(2 * n), counts)),

@@ -66,6 +66,15 @@ def check_reductions(world, dtype, count, async_op, in_place):
         if me == root:
             assert (given if in_place else out).values() == whole, f"reduce {what}"
 
+        for name, ranks in (("scan", me + 1), ("exscan", me)):
+            before = reference.reduced(op, dtype, zip(*(given[:count] for given in inputs[:ranks]))) if ranks else inputs[me][:count]
+            given, out = Memory(dtype, inputs[me][:count]), Memory(dtype, inputs[me][:count])
+            if in_place:
+                call(getattr(world, name), given.view, op=op, async_op=async_op)
+            else:
+                call(getattr(world, name), given.view, out.view, op, async_op=async_op)
+            assert (given if in_place else out).values() == before, f"{name} {what}"
+
         mine = reference.reduced(op, dtype, zip(*(given[me * count:(me + 1) * count] for given in inputs)))
         given, out = Memory(dtype, inputs[me]), Memory(dtype, [0] * count)
         if in_place:

@@ -149,11 +149,12 @@ class Rank:
             return Block(_DTYPES[dtype], bytes(length * array.array(_DTYPES[dtype]).itemsize))
 
         counts = [source.choice((0, 1, count)) for _ in range(n)]
-        name = source.choice(("all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "gather", "scatter", "all_to_all", "barrier", "all_gather_v",
+        name = source.choice(("all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "scan", "exscan", "gather", "scatter", "all_to_all", "barrier", "all_gather_v",
                               "reduce_scatter_v", "gather_v", "scatter_v", "all_to_all_v", "all_reduce_iov", "all_gather_iov", "reduce_scatter_iov", "sendrecv"))
         each, whole = count, n * count
         arguments = {
             "all_reduce": lambda: (x(each), None if in_place else x(each), op), "reduce": lambda: (x(each), None if in_place else x(each), op, root),
+            "scan": lambda: (x(each), None if in_place else x(each), op), "exscan": lambda: (x(each), None if in_place else x(each), op),
             "broadcast": lambda: (x(each), None, root), "all_gather": lambda: (None if in_place else x(each), x(whole)),
             "reduce_scatter": lambda: (x(whole), None if in_place else x(each), op), "gather": lambda: (x(each), x(whole), root),
             "scatter": lambda: (x(whole), x(each), root), "all_to_all": lambda: (x(whole), None if in_place else x(whole)), "barrier": lambda: (),

@@ -107,7 +107,8 @@ class Job {
     Prepare(schedule);
     std::vector<std::unique_ptr<ScheduleRun>> runs;
     for (int i = 0; i < one_.goal.participants; ++i)
-      runs.push_back(std::make_unique<ScheduleRun>(schedule, i, arithmetic_));
+      runs.push_back(
+          std::make_unique<ScheduleRun>(schedule, i, arithmetic_[static_cast<size_t>(i)]));
     if (std::string wrong = RunOnce(runs, 1); !wrong.empty() || one_.in_place) return wrong;
     // The same objects carry out the next call.
     for (Memory& output : outputs_)
@@ -142,13 +143,13 @@ class Job {
 
   void Prepare(const CollectiveSchedule& schedule) {
     const ScheduleGoal& goal = one_.goal;
-    arithmetic_ = goal.Reduces()
-                      ? UnitArithmetic::Of(BestIsa(), one_.dtype, one_.op, goal.participants)
-                      : UnitArithmetic(ElementBytes());
     for (int i = 0; i < goal.participants; ++i) {
+      arithmetic_.push_back(
+          goal.Reduces() ? UnitArithmetic::Of(BestIsa(), one_.dtype, one_.op, goal.SummedPieces(i))
+                         : UnitArithmetic(ElementBytes()));
       inputs_.push_back(RandomUnits(one_.dtype, BufferUnits(goal, i, kInputBuffer), &random_));
       outputs_.emplace_back(BufferUnits(goal, i, kOutputBuffer) * ElementBytes());
-      scratch_.emplace_back(ScheduleRun::ScratchBytes(schedule, i, arithmetic_) + 64);
+      scratch_.emplace_back(ScheduleRun::ScratchBytes(schedule, i, arithmetic_.back()) + 64);
       in_place_at_.push_back(0);
     }
     given_ = inputs_;
@@ -179,11 +180,12 @@ class Job {
     return memory;
   }
 
-  Memory Sum() const {
+  // Of participants 0 to `participants` - 1.
+  Memory Sum(int participants) const {
     Memory sum(given_[0].size());
     std::vector<const void*> sources;
-    for (const Memory& given : given_)
-      sources.push_back(given.data());
+    for (int i = 0; i < participants; ++i)
+      sources.push_back(given_[static_cast<size_t>(i)].data());
     void* const to = sum.data();
     FindReduceKernel(Isa::kScalar, one_.dtype,
                      one_.op)({.sources = sources.data(),
@@ -191,7 +193,7 @@ class Job {
                                .destinations = &to,
                                .destination_count = 1,
                                .count = sum.size() / ElementBytes(),
-                               .divisor = one_.goal.participants});
+                               .divisor = participants});
     return sum;
   }
 
@@ -207,9 +209,11 @@ class Job {
     switch (goal.kind) {
       case GoalKind::kAllReduce:
       case GoalKind::kReduce:
-        return Sum();
+      case GoalKind::kScan:
+      case GoalKind::kExscan:
+        return Sum(goal.SummedPieces(participant));
       case GoalKind::kReduceScatter:
-        return part(Sum(), at);
+        return part(Sum(goal.participants), at);
       case GoalKind::kBroadcast:
         return given_[static_cast<size_t>(goal.root)];
       case GoalKind::kScatter:
@@ -250,7 +254,7 @@ class Job {
   std::unique_ptr<MemoryNetwork> network_;
   std::vector<std::unique_ptr<Transport>> transports_;
   std::vector<int> peers_;
-  UnitArithmetic arithmetic_{1};
+  std::vector<UnitArithmetic> arithmetic_;
   std::vector<Memory> inputs_;
   std::vector<Memory> outputs_;
   std::vector<Memory> scratch_;

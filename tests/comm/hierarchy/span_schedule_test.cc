@@ -36,7 +36,8 @@ absl::StatusOr<std::unique_ptr<CollectiveSchedule>> DefaultSchedule(const Collec
 
 constexpr OpKind kGlobalKinds[] = {OpKind::kBarrier,   OpKind::kAllReduce, OpKind::kReduce,
                                    OpKind::kBroadcast, OpKind::kAllGather, OpKind::kReduceScatter,
-                                   OpKind::kGather,    OpKind::kScatter,   OpKind::kAllToAll};
+                                   OpKind::kGather,    OpKind::kScatter,   OpKind::kAllToAll,
+                                   OpKind::kScan,      OpKind::kExscan};
 
 TEST(SpanSchedule, IsThereForEveryKindAndNumberOfRanks) {
   for (const int size : {2, 5, 64, 65, 70}) {

@@ -57,6 +57,8 @@ Forms FormsOf(OpKind kind) {
     case OpKind::kAllReduce:
     case OpKind::kAllReduceIov:
     case OpKind::kReduce:
+    case OpKind::kScan:
+    case OpKind::kExscan:
       return {Form::kWhole, Form::kWhole, true};
     case OpKind::kReduceScatter:
     case OpKind::kReduceScatterV:
@@ -111,7 +113,7 @@ bool CollectiveModel::HasInput(int rank) const {
 bool CollectiveModel::HasOutput(int rank) const {
   const bool to_root = test_.kind == OpKind::kReduce || test_.kind == OpKind::kGather ||
                        test_.kind == OpKind::kGatherV;
-  return !to_root || test_.root == rank;
+  return (!to_root || test_.root == rank) && (test_.kind != OpKind::kExscan || rank != 0);
 }
 
 // all_to_all_v in place needs a symmetric matrix; even seeds have one.
@@ -290,9 +292,13 @@ std::vector<char> CollectiveModel::Expected(int rank, int block) const {
   if (!forms.reduces) {
     return Input(forms.out == Form::kBlocks ? block : test_.root, in_block);
   }
+  // A scan's result is that of the same ranks alone.
+  const int ranks = test_.kind == OpKind::kScan     ? rank + 1
+                    : test_.kind == OpKind::kExscan ? rank
+                                                    : size_;
   std::vector<std::vector<char>> inputs;
   std::vector<const void*> sources;
-  for (int from = 0; from < size_; ++from)
+  for (int from = 0; from < ranks; ++from)
     inputs.push_back(Input(from, in_block));
   for (const auto& input : inputs)
     sources.push_back(input.data());
@@ -301,19 +307,19 @@ std::vector<char> CollectiveModel::Expected(int rank, int block) const {
   const size_t count = InCount(rank, in_block);
   if (count == 0) return expected;
   std::vector<uint64_t> factors;
-  for (int from = 0; from < size_; ++from)
+  for (int from = 0; from < ranks; ++from)
     factors.push_back(test_.op == kOpPremulSum ? Custom(from)->factor : 0);
   // The canonical tree of more ranks than a kernel adds at once: its left subtree has 64 of them.
   std::vector<std::vector<char>> halves;
   ReduceStage stage = ReduceStage::kWhole;
-  if (size_ > kSourcesMax) {
-    WEFT_CHECK(size_ <= 2 * kSourcesMax);
+  if (ranks > kSourcesMax) {
+    WEFT_CHECK(ranks <= 2 * kSourcesMax);
     for (const int first : {0, kSourcesMax}) {
       halves.emplace_back(count * DtypeSize(AccumulatorDtype(test_.dtype, test_.op)) *
                           ValuesPerElement());
       void* half = halves.back().data();
       Add(ReduceStage::kFirst, {.sources = sources.data() + first,
-                                .source_count = first == 0 ? kSourcesMax : size_ - first,
+                                .source_count = first == 0 ? kSourcesMax : ranks - first,
                                 .destinations = &half,
                                 .destination_count = 1,
                                 .count = count,
@@ -328,7 +334,7 @@ std::vector<char> CollectiveModel::Expected(int rank, int block) const {
               .destinations = &destination,
               .destination_count = 1,
               .count = count,
-              .divisor = size_,
+              .divisor = ranks,
               .factors = stage == ReduceStage::kWhole ? factors.data() : nullptr});
   return expected;
 }

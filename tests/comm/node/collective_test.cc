@@ -32,7 +32,7 @@ constexpr OpKind kKinds[] = {
     OpKind::kScatter,          OpKind::kAllToAll,      OpKind::kAllGatherV,
     OpKind::kReduceScatterV,   OpKind::kGatherV,       OpKind::kScatterV,
     OpKind::kAllToAllV,        OpKind::kAllReduceIov,  OpKind::kAllGatherIov,
-    OpKind::kReduceScatterIov,
+    OpKind::kReduceScatterIov, OpKind::kScan,          OpKind::kExscan,
 };
 constexpr weft_dtype_t kDtypes[] = {WEFT_UINT8,   WEFT_INT32,   WEFT_INT64,   WEFT_FLOAT16,
                                     WEFT_FLOAT32, WEFT_FLOAT64, WEFT_BFLOAT16};

@@ -74,7 +74,8 @@ void StopWithin(int64_t microseconds) {
 // Operations of all sizes, kinds and roots, some of them several at a time, until one fails.
 absl::Status RunUntilFailure(ProcessGroup& group, uint64_t seed) {
   constexpr OpKind kKinds[] = {OpKind::kAllReduce, OpKind::kBroadcast,     OpKind::kAllGather,
-                               OpKind::kReduce,    OpKind::kReduceScatter, OpKind::kAllToAll};
+                               OpKind::kReduce,    OpKind::kReduceScatter, OpKind::kAllToAll,
+                               OpKind::kScan};
   constexpr size_t kCounts[] = {1, 300, 9000, 120'000};
   constexpr size_t kDepth = 3;
   std::mt19937_64 random(seed);

@@ -86,7 +86,8 @@ TEST_P(LastArriver, IsDoneAheadOfOlderOperations) {
 TEST_P(LastArriver, MayFollowAnything) {
   constexpr OpKind kKinds[] = {OpKind::kAllReduce, OpKind::kAllReduce,     OpKind::kReduce,
                                OpKind::kAllGather, OpKind::kReduceScatter, OpKind::kAllToAll,
-                               OpKind::kBroadcast, OpKind::kBarrier};
+                               OpKind::kScan,      OpKind::kExscan,        OpKind::kBroadcast,
+                               OpKind::kBarrier};
   constexpr size_t kCounts[] = {0, 3, 12, 500, 1021, 2000, 40'000};
   const uint64_t seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));

@@ -55,7 +55,7 @@ std::vector<float> ResultOn(ProcessGroup& group, OpKind kind, size_t count, bool
     status = group.Run(call);
   }
   if (!status.ok()) *problem = std::string(status.message());
-  const bool has_output = kind != OpKind::kReduce || call.root == group.rank();
+  const bool has_output = HasOutput(call, group.rank());
   const size_t results = kind == OpKind::kAllGather ? count * ranks : count;
   const auto* const first = static_cast<const float*>(call.out);
   return has_output ? std::vector<float>(first, first + results) : std::vector<float>();
@@ -77,8 +77,9 @@ std::string SameAsOnPrivateMemory(ProcessGroup& group, char* registered) {
   for (char* const arena : {registered, plain.page(0)}) {
     if (!group.Run({.kind = OpKind::kBarrier}).ok()) return "barrier failed";
     const size_t live = ProcessHeap().live_bytes();
-    for (const OpKind kind : {OpKind::kAllReduce, OpKind::kReduce, OpKind::kBroadcast,
-                              OpKind::kAllGather, OpKind::kReduceScatter}) {
+    for (const OpKind kind :
+         {OpKind::kAllReduce, OpKind::kReduce, OpKind::kBroadcast, OpKind::kAllGather,
+          OpKind::kReduceScatter, OpKind::kScan, OpKind::kExscan}) {
       for (const int variant : {0, 1, 2, 3}) {
         const std::string name =
             std::string(OpKindName(kind)) + " variant " + std::to_string(variant);

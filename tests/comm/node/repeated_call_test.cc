@@ -18,7 +18,8 @@ namespace {
 
 constexpr OpKind kPlainKinds[] = {OpKind::kAllReduce, OpKind::kReduce,        OpKind::kBroadcast,
                                   OpKind::kAllGather, OpKind::kReduceScatter, OpKind::kGather,
-                                  OpKind::kScatter,   OpKind::kAllToAll};
+                                  OpKind::kScatter,   OpKind::kAllToAll,      OpKind::kScan,
+                                  OpKind::kExscan};
 constexpr weft_dtype_t kTypes[] = {WEFT_FLOAT32, WEFT_BFLOAT16, WEFT_INT64};
 constexpr size_t kCounts[] = {0, 1, 2, 12, 500, 3000};
 

@@ -144,7 +144,7 @@ Collective MakeCall(OpKind kind, size_t count, int rank, int ranks, const Buffer
     const weft_iov_t parts[] = {{buffers.in(rank), buffers.out(rank), count}};
     EXPECT_TRUE(LayOutParts(parts, 1, layout.get(), &call).ok());
     call.layout = layout;
-  } else if (kind >= OpKind::kAllGatherV && kind <= OpKind::kAllToAllV) {
+  } else if (HasLayout(kind)) {
     const bool root = rank == call.root;
     const std::vector<size_t> all(static_cast<size_t>(ranks), count);
     const std::vector<size_t> none(static_cast<size_t>(ranks), 0);

@@ -159,7 +159,9 @@ class ChanceMachine {
     uint32_t buffer = place.buffer;
     uint64_t offset = place.offset + unit;
     const bool has_both =
-        !goal_.HasRoot() || participant == goal_.root || goal_.kind == GoalKind::kBroadcast;
+        goal_.kind == GoalKind::kExscan
+            ? participant != 0
+            : !goal_.HasRoot() || participant == goal_.root || goal_.kind == GoalKind::kBroadcast;
     if (options_.in_place && buffer <= kOutputBuffer && has_both) {
       const uint64_t own_block = goal_.BlockBegin(participant);
       const bool out_blocks = goal_.kind == GoalKind::kAllGather || goal_.kind == GoalKind::kGather;
@@ -282,11 +284,14 @@ class ChanceMachine {
   }
 
   double Sum(uint64_t unit) const {
+    return Rounded(Add(Contributions(order_.pieces(), unit), order_.merges()));
+  }
+
+  std::vector<double> Contributions(int pieces, uint64_t unit) const {
     std::vector<double> values;
-    values.reserve(static_cast<size_t>(order_.pieces()));
-    for (int piece = 0; piece < order_.pieces(); ++piece)
+    for (int piece = 0; piece < pieces; ++piece)
       values.push_back(Contribution(piece, unit, order_.FormOf(piece)));
-    return Rounded(Add(values, order_.merges()));
+    return values;
   }
 
   // What the goal says of a unit of an output.
@@ -298,6 +303,10 @@ class ChanceMachine {
         return Sum(unit);
       case GoalKind::kReduceScatter:
         return Sum(own + unit);
+      case GoalKind::kScan:
+        return Rounded(Add(Contributions(participant + 1, unit), {}));
+      case GoalKind::kExscan:
+        return Rounded(Add(Contributions(participant, unit), {}));
       case GoalKind::kBroadcast:
         return Contribution(goal_.root, unit, UnitForm::kElement);
       case GoalKind::kScatter:

@@ -15,8 +15,8 @@ namespace weft::scale_test {
 namespace {
 
 // Whose participants have few ops, so that a peer's can all be looked at.
-constexpr std::string_view kOfFewOps[] = {"tree_halving", "recursive_doubling", "binomial", "bruck",
-                                          "double_tree"};
+constexpr std::string_view kOfFewOps[] = {"tree_halving", "recursive_doubling", "binomial",
+                                          "bruck",        "double_tree",        "prefix_doubling"};
 
 template <typename F>
 void ForEachOfFewOps(int n, F&& use) {

@@ -130,6 +130,8 @@ TEST(ScheduleTraffic, FollowsTheLaws) {
       {"binomial", GoalKind::kScatter, one_block_each, nullptr, ones},
       {"direct", GoalKind::kBarrier, nullptr, nullptr, one},
       {"bruck", GoalKind::kBarrier, nullptr, nullptr, log2},
+      {"prefix_doubling", GoalKind::kScan, nullptr, nullptr, log2},
+      {"prefix_doubling", GoalKind::kExscan, nullptr, nullptr, log2},
   };
   for (const Law& law : laws) {
     for (int n = 1; n <= kMost; ++n) {
@@ -154,6 +156,18 @@ TEST(ScheduleTraffic, FollowsTheLaws) {
       if (law.levels) {
         EXPECT_EQ(law.levels(n), static_cast<uint64_t>(proof.levels));
       }
+    }
+  }
+}
+
+// A vector per level at most; and nothing that is not needed, where the first of two is done at once.
+TEST(ScheduleTraffic, ScansSendAVectorPerLevelAtMost) {
+  for (const GoalKind kind : {GoalKind::kScan, GoalKind::kExscan}) {
+    for (int n = 1; n <= kMost; ++n) {
+      const ScheduleProof proof =
+          Prove(Named("prefix_doubling"), {.kind = kind, .participants = n, .count = 10});
+      EXPECT_LE(MostSent(proof), 10 * CeilLog2(n)) << n;
+      EXPECT_EQ(Sent(proof, n - 1), 0u) << n;
     }
   }
 }

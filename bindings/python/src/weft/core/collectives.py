@@ -24,6 +24,8 @@ _reduce = operation("weft_reduce", 6)
 _broadcast = operation("weft_broadcast", 5)
 _all_gather = operation("weft_all_gather", 3)
 _reduce_scatter = operation("weft_reduce_scatter", 3)
+_scan = operation("weft_scan", 3)
+_exscan = operation("weft_exscan", 3)
 _gather = operation("weft_gather", 5)
 _scatter = operation("weft_scatter", 5)
 _all_to_all = operation("weft_all_to_all", 3)
@@ -123,6 +125,36 @@ class Collectives(Operations[Now, Later, Received]):
             given, taken = read(in_, "in_"), write(out, "out")
             same(taken, "out", given, "in_", 1, self._size)
         return self._issue(_reduce_scatter, (given[0], taken[0], taken[2], taken[1], number), (given, taken), async_op, call)
+
+    @overload
+    def scan(self, in_: Buffer, out: Buffer = None, op: AnyOp = "sum", *, async_op: Literal[False] = False, **call: Unpack[CallOptions]) -> Now: ...
+    @overload
+    def scan(self, in_: Buffer, out: Buffer = None, op: AnyOp = "sum", *, async_op: Literal[True], **call: Unpack[CallOptions]) -> Later: ...
+    def scan(self, in_: Buffer, out: Buffer = None, op: AnyOp = "sum", *, async_op: bool = False, **call: Unpack[CallOptions]) -> Now | Later:
+        """out[i] = op over ranks 0 to this one of in_[i]: what an all_reduce of these ranks alone gives. in_, out: [count]. out None: in place."""
+        number, read, write, _ = KINDS.get(op) or kind_of(op)
+        if out is None:
+            given = taken = write(in_, "in_")
+        else:
+            given, taken = read(in_, "in_"), write(out, "out")
+            same(given, "in_", taken, "out")
+        return self._issue(_scan, (given[0], taken[0], given[2], given[1], number), (given, taken), async_op, call)
+
+    @overload
+    def exscan(self, in_: Buffer, out: Buffer = None, op: AnyOp = "sum", *, async_op: Literal[False] = False, **call: Unpack[CallOptions]) -> Now: ...
+    @overload
+    def exscan(self, in_: Buffer, out: Buffer = None, op: AnyOp = "sum", *, async_op: Literal[True], **call: Unpack[CallOptions]) -> Later: ...
+    def exscan(self, in_: Buffer, out: Buffer = None, op: AnyOp = "sum", *, async_op: bool = False, **call: Unpack[CallOptions]) -> Now | Later:
+        """As scan, over the ranks before this one. On rank 0, which has none, `out` is not looked at, and in place nothing changes."""
+        number, read, write, _ = KINDS.get(op) or kind_of(op)
+        if self._rank == 0:
+            given, taken = read(in_, "in_"), NOTHING
+        elif out is None:
+            given = taken = write(in_, "in_")
+        else:
+            given, taken = read(in_, "in_"), write(out, "out")
+            same(given, "in_", taken, "out")
+        return self._issue(_exscan, (given[0], taken[0], given[2], given[1], number), (given, taken), async_op, call)
 
     @overload
     def gather(self, in_: Buffer, out: Buffer = None, root: Root = 0, *, async_op: Literal[False] = False, **call: Unpack[CallOptions]) -> Now: ...
