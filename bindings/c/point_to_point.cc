@@ -5,11 +5,12 @@
 #include "bindings/c/guard.h"
 #include "bindings/c/handles.h"
 #include "bindings/c/issue.h"
+#include "bindings/c/struct_size.h"
 
 namespace weft {
 namespace {
 
-// What the three calls have in common besides their messages.
+// What the calls have in common besides their messages.
 struct Tail {
   const char* name;
   weft_group_t group;
@@ -35,7 +36,8 @@ weft_result_t IssueMessage(Message message, const Tail& tail) {
     weft_call_t call{};
     WEFT_ASSIGN_OR_RETURN(const auto group, Open(tail, message.dtype, &call));
     message.timeout_ns = call.timeout_ns;
-    WEFT_RETURN_IF_ERROR(CheckMessage(message, group->size()));
+    WEFT_RETURN_IF_ERROR(CheckMessage(message, group->size(), tail.name));
+    if (message.info != nullptr) WEFT_RETURN_IF_ERROR(CheckAnswer(tail.name, message.info));
     if (tail.work == nullptr && !InBatch()) return group->Run(message);
     const auto start = [group, message] {
       return group->Start(message);
@@ -81,6 +83,35 @@ weft_result_t weft_recv(void* out, size_t count, weft_dtype_t dtype, int source,
   return weft::IssueMessage(
       {.out = out, .count = count, .dtype = dtype, .peer = source, .tag = tag, .sender = sender},
       {"recv", group, call, work});
+}
+
+weft_result_t weft_recv_info(void* out, size_t count, weft_dtype_t dtype, int source, uint64_t tag,
+                             weft_message_info_t* info, weft_group_t group, const weft_call_t* call,
+                             weft_work_t* work) {
+  return weft::IssueMessage(
+      {.out = out, .count = count, .dtype = dtype, .peer = source, .tag = tag, .info = info},
+      {"recv_info", group, call, work});
+}
+
+weft_result_t weft_probe(int source, uint64_t tag, weft_message_info_t* info, weft_group_t group,
+                         const weft_call_t* call, weft_work_t* work) {
+  return weft::IssueMessage({.is_probe = true, .peer = source, .tag = tag, .info = info},
+                            {"probe", group, call, work});
+}
+
+weft_result_t weft_iprobe(int source, uint64_t tag, int* found, weft_message_info_t* info,
+                          weft_group_t group) {
+  return weft::Guarded([&]() -> absl::Status {
+    constexpr const char* kCall = "weft_iprobe";
+    WEFT_RETURN_IF_ERROR(weft::CheckGroup(kCall, group));
+    if (found == nullptr) return weft::InvalidArgument(kCall, "found is NULL");
+    if (info != nullptr) WEFT_RETURN_IF_ERROR(weft::CheckAnswer(kCall, info));
+    const weft::Message probe = {.is_probe = true, .peer = source, .tag = tag, .info = info};
+    WEFT_RETURN_IF_ERROR(weft::CheckMessage(probe, group->group->size(), "iprobe"));
+    WEFT_ASSIGN_OR_RETURN(const bool there, group->group->TryProbe(probe));
+    *found = there ? 1 : 0;
+    return absl::OkStatus();
+  });
 }
 
 weft_result_t weft_sendrecv(const void* in, size_t in_count, int destination, uint64_t in_tag,

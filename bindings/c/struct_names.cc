@@ -39,6 +39,7 @@ constexpr NamedSize kStructs[] = {
     WEFT_NAMED_SIZE(weft_mem_config_t),
     WEFT_NAMED_SIZE(weft_mem_info_t),
     WEFT_NAMED_SIZE(weft_mesh_config_t),
+    WEFT_NAMED_SIZE(weft_message_info_t),
     WEFT_NAMED_SIZE(weft_optimizer_config_t),
     WEFT_NAMED_SIZE(weft_option_info_t),
     WEFT_NAMED_SIZE(weft_shard_allocator_t),

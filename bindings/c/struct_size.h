@@ -27,6 +27,7 @@
 #include "weft/mem.h"
 #include "weft/op.h"
 #include "weft/options.h"
+#include "weft/point_to_point.h"
 #include "weft/shard.h"
 #include "weft/store.h"
 #include "weft/types.h"
@@ -74,6 +75,8 @@ template <>
 inline constexpr size_t kOldestBytes<weft_mem_info_t> = 40;
 template <>
 inline constexpr size_t kOldestBytes<weft_mesh_config_t> = 56;
+template <>
+inline constexpr size_t kOldestBytes<weft_message_info_t> = 32;
 template <>
 inline constexpr size_t kOldestBytes<weft_optimizer_config_t> = 112;
 template <>

@@ -1,5 +1,7 @@
 #include "comm/group/message.h"
 
+#include <cstring>
+
 #include "base/status.h"
 #include "comm/kernels/dtype.h"
 #include "fmt/format.h"
@@ -15,7 +17,33 @@ absl::Status Invalid(const char* operation, std::string_view what) {
 }  // namespace
 
 const char* MessageName(const Message& message) {
-  return message.is_send ? "send" : "recv";
+  if (message.is_send) return "send";
+  return message.is_probe ? "probe" : "recv";
+}
+
+std::string MessageText(const Message& message) {
+  if (message.is_probe) return fmt::format("probe with {}", TagText(message.tag));
+  return fmt::format("{} of {} with {}", MessageName(message),
+                     ElementsText(message.count, message.dtype), TagText(message.tag));
+}
+
+std::string TagText(uint64_t tag) {
+  return tag == WEFT_ANY_TAG ? "any tag" : fmt::format("tag {}", tag);
+}
+
+// What a newer caller's struct has besides is not known here, and 0.
+void TellFacts(const Message& message, const MessageFacts& facts) {
+  if (message.sender != nullptr) *message.sender = facts.source;
+  if (message.info == nullptr) return;
+  const weft_message_info_t known = {.struct_size = message.info->struct_size,
+                                     .source = facts.source,
+                                     .dtype = facts.dtype,
+                                     .tag = facts.tag,
+                                     .count = facts.count};
+  auto* const to = reinterpret_cast<char*>(message.info);
+  if (known.struct_size > sizeof(known))
+    std::memset(to + sizeof(known), 0, known.struct_size - sizeof(known));
+  std::memcpy(to, &known, sizeof(known));
 }
 
 std::string ElementsText(size_t count, weft_dtype_t dtype) {
@@ -37,6 +65,8 @@ absl::Status CheckMessage(const Message& message, int size, const char* call) {
                    fmt::format("{} {} is not one of the ranks 0..{}",
                                message.is_send ? "destination" : "source", message.peer, size - 1));
   }
+  if (message.is_send && message.tag == WEFT_ANY_TAG)
+    return Invalid(name, "no message has the tag WEFT_ANY_TAG; it is for receives and probes");
   size_t bytes = 0;
   if (__builtin_mul_overflow(message.count, DtypeSize(message.dtype), &bytes) ||
       bytes > PTRDIFF_MAX) {

@@ -1,4 +1,4 @@
-// One send or receive, as a value.
+// One send, receive or probe, as a value.
 //
 //   Message send{.is_send = true, .in = x, .count = n, .dtype = WEFT_FLOAT32, .peer = 1, .tag = 7};
 //   WEFT_RETURN_IF_ERROR(CheckMessage(send, group->size()));
@@ -19,18 +19,45 @@ namespace weft {
 
 struct Message {
   bool is_send = false;
+  bool is_probe =
+      false;  // as a receive, of whatever count and type, that leaves its message where it is
   const void* in = nullptr;  // of a send
   void* out = nullptr;       // of a receive
   size_t count = 0;
   weft_dtype_t dtype = WEFT_UINT8;
-  int peer = 0;  // WEFT_ANY_SOURCE: a receive from whoever sends first
-  uint64_t tag = 0;
-  int* sender = nullptr;   // of a receive: gets the source when it has ended well; may be nullptr
+  int peer = 0;      // WEFT_ANY_SOURCE: a receive from whoever sends first
+  uint64_t tag = 0;  // WEFT_ANY_TAG: a receive of whatever tag
+  // Of a receive or probe that has ended well: get the source, and all that is known of its message. May be nullptr.
+  int* sender = nullptr;
+  weft_message_info_t* info = nullptr;
   int64_t timeout_ns = 0;  // 0: the group's
 };
 
-// "send" or "recv".
+// What a receive or a probe has found.
+struct MessageFacts {
+  int source = -1;
+  uint64_t tag = 0;
+  size_t count = 0;
+  weft_dtype_t dtype = WEFT_UINT8;
+};
+
+// True if a receive, or a probe, asks for messages of such a source and tag.
+inline bool AsksFor(const Message& message, int source, uint64_t tag) {
+  return (message.tag == tag || message.tag == WEFT_ANY_TAG) &&
+         (message.peer == source || message.peer == WEFT_ANY_SOURCE);
+}
+
+// Where its caller wants to know.
+void TellFacts(const Message& message, const MessageFacts& facts);
+
+// "send", "recv" or "probe".
 const char* MessageName(const Message& message);
+
+// "send of 4096 float32 with tag 7", "probe with any tag".
+std::string MessageText(const Message& message);
+
+// "tag 7" or "any tag".
+std::string TagText(uint64_t tag);
 
 // "4096 float32".
 std::string ElementsText(size_t count, weft_dtype_t dtype);

@@ -61,6 +61,10 @@ absl::StatusOr<WorkRef> ProcessGroup::StartPair(const Message&, const Message&) 
   return NoMessages();
 }
 
+absl::StatusOr<bool> ProcessGroup::TryProbe(const Message&) {
+  return NoMessages();
+}
+
 ErrorFields CulpritOf(const ProcessGroup& group, int culprit, std::string_view operation) {
   ErrorFields fields{.rank = culprit, .group = group.name(), .operation = std::string(operation)};
   if (culprit >= 0) fields.world_rank = group.world_rank(culprit);

@@ -96,7 +96,7 @@ class ProcessGroup {
   virtual bool TryStartCached(const CallKey& key, const void* in, void* out,
                               const CallExtras& extras, WorkRef* started);
 
-  // One send or receive: as Run and Start of a collective, with messages and collectives not ordering
+  // One send, receive or probe: as Run and Start of a collective, with messages and collectives not ordering
   // each other. Arguments were checked by CheckMessage. UNSUPPORTED where groups have no messages.
   virtual absl::Status Run(const Message& message);
   virtual absl::StatusOr<WorkRef> Start(const Message& message);
@@ -104,6 +104,9 @@ class ProcessGroup {
   // A send and a receive at once, which cannot deadlock; checked by CheckPair.
   virtual absl::Status RunPair(const Message& send, const Message& recv);
   virtual absl::StatusOr<WorkRef> StartPair(const Message& send, const Message& recv);
+
+  // Whether a probe finds a message now. Never waits for a peer.
+  virtual absl::StatusOr<bool> TryProbe(const Message& probe);
 
   // Cuts the group; collective. nullptr for color < 0.
   virtual absl::StatusOr<std::shared_ptr<ProcessGroup>> Split(int color, int key,

@@ -268,6 +268,20 @@ absl::StatusOr<WorkRef> SpanGroup::StartPair(const Message& send, const Message&
   return Begun(*this, std::move(work), Asking::kSoon);
 }
 
+// Under one lock: nobody else is to see it wait. What has failed is found by the steps before it.
+absl::StatusOr<bool> SpanGroup::TryProbe(const Message& message) {
+  WEFT_RETURN_IF_ERROR(Prepare());
+  StepAll();
+  SpanMessage probe(message, INT64_MAX);
+  MutexLock lock(mutex_);
+  WEFT_RETURN_IF_ERROR(Admit());
+  messages_.Issue(&probe);
+  if (!probe.done) messages_.Step();
+  messages_.Withdraw(&probe);
+  if (probe.done) TellFacts(message, probe.facts);
+  return probe.done;
+}
+
 bool SpanGroup::MoveWorks() {
   bool moved = messages_.Step();
   if (const SpanMessage* const failed = messages_.failed();

@@ -70,6 +70,7 @@ class SpanGroup : public ProcessGroup,
   absl::StatusOr<WorkRef> Start(const Message& message) override;
   absl::Status RunPair(const Message& send, const Message& recv) override;
   absl::StatusOr<WorkRef> StartPair(const Message& send, const Message& recv) override;
+  absl::StatusOr<bool> TryProbe(const Message& probe) override;
   absl::StatusOr<std::shared_ptr<ProcessGroup>> Split(int color, int key,
                                                       const GroupOptions& options) override;
   absl::StatusOr<std::shared_ptr<ProcessGroup>> Reconfigure(const std::vector<int>& members,

@@ -1,4 +1,4 @@
-// One send or receive of a rank of a group over several islands, under way: a value of its work's.
+// One send, receive or probe of a rank of a group over several islands, under way: a value of its work's.
 //
 //   SpanMessage message(send, deadline_ns);
 //   messages.Issue(&message);                  // borrowed until it is done, or all are given up
@@ -33,9 +33,10 @@ struct SpanMessage {
   const Message message;
   const size_t bytes;
   const int64_t deadline_ns;
-  int source = -1;  // of a receive: whose message it was matched with; -1: none yet
-  Transfer data;    // of a receive: once it was matched
-  Transfer fin;     // the other way: the receiver has it
+  int source = -1;     // of a receive: whose message it was matched with; -1: none yet
+  MessageFacts facts;  // and what it is; what a probe has found
+  Transfer data;       // of a receive: once it was matched
+  Transfer fin;        // the other way: the receiver has it
   bool done = false;
   MessageRing::Place recorded;
 };

@@ -12,8 +12,7 @@ namespace {
 
 // "recv of 4096 float32 with tag 7 on group dp: "
 std::string MessageHeading(const Message& message, const ErrorFields& fields) {
-  return fmt::format("{} of {} with tag {} on group {}: ", MessageName(message),
-                     ElementsText(message.count, message.dtype), message.tag, fields.group);
+  return fmt::format("{} on group {}: ", MessageText(message), fields.group);
 }
 
 }  // namespace
@@ -30,7 +29,7 @@ absl::Status DifferentMessage(const SpanMessage& failed, ErrorFields fields, int
       fmt::format("{} on group {}: rank {} sent {} with tag {}, rank {} expects {}; both sides "
                   "must name the same count and type",
                   fields.operation, fields.group, message.is_send ? rank : peer,
-                  message.is_send ? mine : other, message.tag, message.is_send ? peer : rank,
+                  message.is_send ? mine : other, failed.data.tag, message.is_send ? peer : rank,
                   message.is_send ? other : mine));
 }
 

@@ -20,9 +20,13 @@ constexpr uint32_t kSignatureOfMessages = 0x6d736700;  // "msg", and the type
 // Of messages to oneself that were sent and not received yet.
 constexpr size_t kCopiedBytesMax = 1 << 20;
 
-bool Fits(const SpanMessage& receive, int source, uint64_t tag) {
-  const Message& message = receive.message;
-  return message.tag == tag && (message.peer == source || message.peer == WEFT_ANY_SOURCE);
+weft_dtype_t DtypeOf(uint32_t signature) {
+  return static_cast<weft_dtype_t>(signature ^ kSignatureOfMessages);
+}
+
+// 0: it is no message's signature, as of another version of weft.
+size_t ElementBytesOf(uint32_t signature) {
+  return signature >> 8 == kSignatureOfMessages >> 8 ? DtypeSize(DtypeOf(signature)) : 0;
 }
 
 }  // namespace
@@ -32,18 +36,17 @@ uint32_t MessageSignature(weft_dtype_t dtype) {
 }
 
 std::string ElementsOfSignature(uint32_t signature, uint64_t bytes) {
-  const auto dtype = static_cast<weft_dtype_t>(signature ^ kSignatureOfMessages);
-  const size_t element_bytes = signature >> 8 == kSignatureOfMessages >> 8 ? DtypeSize(dtype) : 0;
-  if (element_bytes == 0) return fmt::format("{} bytes", bytes);
-  return ElementsText(bytes / element_bytes, dtype);
+  if (ElementBytesOf(signature) == 0) return fmt::format("{} bytes", bytes);
+  return ElementsText(bytes / ElementBytesOf(signature), DtypeOf(signature));
 }
 
-Transfer SpanMessages::Half(const SpanMessage& message, int peer, uint64_t number) const {
+Transfer SpanMessages::Half(const SpanMessage& message, int peer, uint64_t tag,
+                            uint64_t number) const {
   const bool is_send = message.message.is_send;
   void* const memory = is_send ? const_cast<void*>(message.message.in) : message.message.out;
   return {.peer = route_.peers[static_cast<size_t>(peer)],
           .stream = {route_.group_id, kMessageStreams | number},
-          .tag = message.message.tag,
+          .tag = tag,
           .signature = MessageSignature(message.message.dtype),
           .is_send = is_send,
           .memory = static_cast<std::byte*>(memory),
@@ -73,7 +76,7 @@ void SpanMessages::Issue(SpanMessage* message) {
 
 void SpanMessages::IssueSend(SpanMessage* send) {
   Peer& peer = At(send->message.peer);
-  send->data = Half(*send, send->message.peer, ++peer.issued);
+  send->data = Half(*send, send->message.peer, send->message.tag, ++peer.issued);
   if (peer.posted < kSpanSendsMax) {
     PostSend(send);
   } else {
@@ -94,12 +97,13 @@ void SpanMessages::PostSend(SpanMessage* send) {
 // (P2)
 void SpanMessages::IssueReceive(SpanMessage* receive) {
   const auto found = std::find_if(offers_.begin(), offers_.end(), [&](const Offer& offer) {
-    return Fits(*receive, offer.source, offer.tag);
+    return AsksFor(receive->message, offer.source, offer.tag);
   });
   if (found == offers_.end()) {
     unmatched_.push_back(receive);
     return;
   }
+  if (receive->message.is_probe) return EndProbe(receive, *found);
   Offer offer = std::move(*found);
   offers_.erase(found);
   Match(receive, std::move(offer));
@@ -108,8 +112,9 @@ void SpanMessages::IssueReceive(SpanMessage* receive) {
 void SpanMessages::SendToSelf(SpanMessage* send) {
   const bool kept = TakeUp({.source = route_.rank,
                             .tag = send->message.tag,
-                            .own = send,
-                            .signature = MessageSignature(send->message.dtype)});
+                            .signature = MessageSignature(send->message.dtype),
+                            .bytes = send->bytes,
+                            .own = send});
   if (!kept || send->has_fin() || copied_bytes_ + send->bytes > kCopiedBytesMax) return;
   Offer& offer = offers_.back();
   const auto* const in = static_cast<const std::byte*>(send->message.in);
@@ -144,42 +149,70 @@ bool SpanMessages::TakeOffers() {
 bool SpanMessages::TakeOffersOf(int source) {
   Peer& peer = At(source);
   bool any = false;
-  while (const std::optional<uint64_t> tag = route_.transport->OfferedTag(
-             route_.peers[static_cast<size_t>(source)],
-             {route_.group_id, kMessageStreams | (peer.offered + 1)})) {
-    TakeUp({.source = source, .tag = *tag, .number = ++peer.offered});
+  while (const std::optional<OfferedMessage> offered =
+             route_.transport->Offered(route_.peers[static_cast<size_t>(source)],
+                                       {route_.group_id, kMessageStreams | (peer.offered + 1)})) {
+    TakeUp({.source = source,
+            .tag = offered->tag,
+            .signature = offered->signature,
+            .bytes = offered->bytes,
+            .number = ++peer.offered});
     any = true;
   }
   return any;
 }
 
-// An offer that has become known. True if nobody asks for it yet; then it is the last of the offers.
+// An offer that has become known. True if nobody receives it yet; then it is the last of the offers.
 bool SpanMessages::TakeUp(Offer offer) {
-  const auto found = std::find_if(
-      unmatched_.begin(), unmatched_.end(),
-      [&](const SpanMessage* receive) { return Fits(*receive, offer.source, offer.tag); });
-  if (found == unmatched_.end()) {
-    offers_.push_back(std::move(offer));
-    return true;
+  for (auto at = unmatched_.begin(); at != unmatched_.end();) {
+    SpanMessage* const receive = *at;
+    if (!AsksFor(receive->message, offer.source, offer.tag)) {
+      ++at;
+      continue;
+    }
+    at = unmatched_.erase(at);
+    if (!receive->message.is_probe) {
+      Match(receive, std::move(offer));
+      return false;
+    }
+    EndProbe(receive, offer);
   }
-  SpanMessage* const receive = *found;
-  unmatched_.erase(found);
-  Match(receive, std::move(offer));
-  return false;
+  offers_.push_back(std::move(offer));
+  return true;
+}
+
+void SpanMessages::EndProbe(SpanMessage* probe, const Offer& offer) {
+  probe->source = offer.source;
+  const size_t element_bytes = ElementBytesOf(offer.signature);
+  const bool known = element_bytes != 0;
+  probe->facts = {.source = offer.source,
+                  .tag = offer.tag,
+                  .count = known ? offer.bytes / element_bytes : offer.bytes,
+                  .dtype = known ? DtypeOf(offer.signature) : WEFT_UINT8};
+  probe->done = true;
+}
+
+void SpanMessages::Withdraw(const SpanMessage* probe) {
+  std::erase(unmatched_, probe);
+  std::erase(under_way_, probe);
 }
 
 void SpanMessages::Match(SpanMessage* receive, Offer offer) {
   receive->source = offer.source;
+  receive->facts = {.source = offer.source,
+                    .tag = offer.tag,
+                    .count = receive->message.count,
+                    .dtype = receive->message.dtype};
   if (offer.source == route_.rank) return MatchOwn(receive, std::move(offer));
-  receive->data = Half(*receive, offer.source, offer.number);
+  receive->data = Half(*receive, offer.source, offer.tag, offer.number);
   route_.transport->Post(&receive->data);
 }
 
 void SpanMessages::MatchOwn(SpanMessage* receive, Offer offer) {
   SpanMessage* const send = offer.own;
   copied_bytes_ -= offer.copied.size();
-  const size_t bytes = send != nullptr ? send->bytes : offer.copied.size();
-  receive->data = Half(*receive, route_.rank, 0);
+  const size_t bytes = offer.bytes;
+  receive->data = Half(*receive, route_.rank, offer.tag, 0);
   if (bytes != receive->bytes || offer.signature != receive->data.signature) {
     receive->data.other_signature = offer.signature;
     receive->data.other_bytes = bytes;

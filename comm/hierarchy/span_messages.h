@@ -11,7 +11,8 @@
 // A sender numbers its messages to each rank, whatever their tags: message n from a to b is a stream of its own, and its tag goes with
 // it. The receiver asks the transport for n = 1, 2, 3, ... of each sender that it needs something of, so it learns of messages in the
 // order in which they were issued, though they travel in any. One that it learns of is given to the first receive that asks for it, in
-// the order in which these were issued, or is kept as an offer. Only then is its receive posted.
+// the order in which these were issued, or is kept as an offer. Only then is its receive posted. A probe waits among the receives: it
+// ends when there is an offer that it asks for and that no receive issued before it takes, and takes nothing.
 //
 // Invariants:
 //   (P1) Two messages of one sender are offered in the order of their issue: none of them overtakes another one.
@@ -65,6 +66,9 @@ class SpanMessages {
   // Takes it up. Its arguments were checked.
   void Issue(SpanMessage* message);
 
+  // A probe that is not done is its owner's again.
+  void Withdraw(const SpanMessage* probe);
+
   // Matches what can be matched, and sees what has ended; true if there was anything.
   bool Step();
 
@@ -95,10 +99,11 @@ class SpanMessages {
   struct Offer {
     int source = -1;
     uint64_t tag = 0;
+    uint32_t signature = 0;
+    uint64_t bytes = 0;
     uint64_t number = 0;
     SpanMessage* own = nullptr;     // to oneself: the send that waits
     std::vector<std::byte> copied;  // or what it has left
-    uint32_t signature = 0;         // and of which type it was
   };
 
   Peer& At(int rank) { return peers_[static_cast<size_t>(rank)]; }
@@ -112,10 +117,11 @@ class SpanMessages {
   bool TakeOffers();
   bool TakeOffersOf(int source);
   bool TakeUp(Offer offer);
+  static void EndProbe(SpanMessage* probe, const Offer& offer);
   void Match(SpanMessage* receive, Offer offer);
   void MatchOwn(SpanMessage* receive, Offer offer);
   bool Advance(SpanMessage* message);
-  Transfer Half(const SpanMessage& message, int peer, uint64_t number) const;
+  Transfer Half(const SpanMessage& message, int peer, uint64_t tag, uint64_t number) const;
   static Transfer FinOf(const Transfer& data);
 
   const Route route_;

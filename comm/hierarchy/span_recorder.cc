@@ -70,7 +70,8 @@ void SpanRecorder::Begin(SpanMessage* message) {
 }
 
 void SpanRecorder::End(const SpanMessage& message, bool well) {
-  counters_.MessageEnded(message.message.is_send, message.bytes, well);
+  if (!message.message.is_probe)
+    counters_.MessageEnded(message.message.is_send, message.bytes, well);
   records_->NoteMessageEnded();
   if (well && message.message.peer == WEFT_ANY_SOURCE) {
     MessageRing::SetCourse(message.recorded, 0, message.source);

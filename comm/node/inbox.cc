@@ -85,9 +85,13 @@ absl::Status Inbox::MatchUnexpected(MessageOperation& recv, MessageList* ended) 
     const int source = any ? (next_any_ + i) % state_.size : recv.message().peer;
     auto& aside = At(source).unexpected;
     const auto found = std::find_if(aside.begin(), aside.end(), [&](const Unexpected& message) {
-      return message.header.tag == recv.message().tag;
+      return AsksFor(recv.message(), source, message.header.tag);
     });
     if (found == aside.end()) continue;
+    if (recv.message().is_probe) {
+      EndProbe(recv, source, found->header, ended);
+      return absl::OkStatus();
+    }
     Unexpected message = std::move(*found);
     aside.erase(found);
     unexpected_bytes_ -= kAsideBytes + PayloadBytes(message.header);
@@ -97,13 +101,33 @@ absl::Status Inbox::MatchUnexpected(MessageOperation& recv, MessageList* ended) 
   return absl::OkStatus();
 }
 
-MessageOperation* Inbox::FindPosted(int source, uint64_t tag) const {
-  for (MessageOperation* at = posted_.front(); at != nullptr; at = at->next()) {
-    const Message& message = at->message();
-    if (message.tag != tag) continue;
-    if (message.peer == source || message.peer == WEFT_ANY_SOURCE) return at;
+// The first posted receive that asks for the message; probes posted before it have seen the message, and end.
+MessageOperation* Inbox::FindPosted(int source, const MessageHeader& header, MessageList* ended) {
+  for (MessageOperation *at = posted_.front(), *next = nullptr; at != nullptr; at = next) {
+    next = at->next();
+    if (!AsksFor(at->message(), source, header.tag)) continue;
+    if (!at->message().is_probe) return at;
+    Unpost(*at);
+    EndProbe(*at, source, header, ended);
   }
   return nullptr;
+}
+
+// `probe` is in no list.
+void Inbox::EndProbe(MessageOperation& probe, int source, const MessageHeader& header,
+                     MessageList* ended) {
+  probe.source = source;
+  probe.facts = {.source = source,
+                 .tag = header.tag,
+                 .count = header.count,
+                 .dtype = static_cast<weft_dtype_t>(header.dtype)};
+  MessageRing::SetCourse(probe.recorded, 0, source);
+  End(probe, ended);
+}
+
+void Inbox::Withdraw(MessageOperation& probe) {
+  Unpost(probe);
+  --pending_;
 }
 
 absl::StatusOr<bool> Inbox::PutAside(int source, const MessageHeader& header, const char* payload) {
@@ -145,9 +169,12 @@ absl::Status Inbox::Scan(int source, MessageList* ended, bool* moved) {
       return Corrupt(source, fmt::format("is of membership epoch {}, this rank of {}", header.epoch,
                                          state_.epoch));
     }
-    if (MessageOperation* const recv = FindPosted(source, header.tag)) {
+    if (MessageOperation* const recv = FindPosted(source, header, ended)) {
       Unpost(*recv);
       status = Match(*recv, source, header, payload, ended);
+    } else if (!Wanted(source)) {
+      *moved = true;  // a probe has seen it, and nobody waits for what is behind it
+      break;
     } else {
       const absl::StatusOr<bool> aside = PutAside(source, header, payload);
       status = aside.status();
@@ -166,6 +193,8 @@ absl::Status Inbox::Match(MessageOperation& recv, int source, const MessageHeade
   const Message& message = recv.message();
   const auto dtype = static_cast<weft_dtype_t>(header.dtype);
   recv.source = source;
+  recv.facts = {
+      .source = source, .tag = header.tag, .count = message.count, .dtype = message.dtype};
   if (message.peer == WEFT_ANY_SOURCE) {
     next_any_ = (source + 1) % state_.size;
     MessageRing::SetCourse(recv.recorded, 0, source);
@@ -176,9 +205,8 @@ absl::Status Inbox::Match(MessageOperation& recv, int source, const MessageHeade
         WEFT_MISMATCH, {.group = group_, .operation = "recv"},
         fmt::format("recv on group {}: rank {} sent {} with tag {}, rank {} expects {}; both sides "
                     "must name the same count and type",
-                    group_, state_.GroupRank(source), ElementsText(header.count, dtype),
-                    message.tag, state_.GroupRank(state_.rank),
-                    ElementsText(message.count, message.dtype)));
+                    group_, state_.GroupRank(source), ElementsText(header.count, dtype), header.tag,
+                    state_.GroupRank(state_.rank), ElementsText(message.count, message.dtype)));
   }
   if (header.kind == RecordKind::kEager) {
     if (recv.bytes() > 0) std::memcpy(message.out, payload, recv.bytes());

@@ -8,6 +8,9 @@
 // A source's ring is read only while a receive is posted that it could satisfy; records that no posted
 // receive wants are put aside then, up to kUnexpectedBytesMax, so that those behind them can be seen.
 //
+// A probe is posted like a receive. It ends when there is a message that it asks for and that no receive posted before it
+// takes, and leaves the message where it is: in the ring or aside.
+//
 // Thread-safety: none; under the rank's message lock. Never waits.
 #pragma once
 
@@ -37,6 +40,9 @@ class Inbox {
   // Takes the receive up; ends it or puts it in a list. Operations that have ended go to `ended`.
   // Fails with MISMATCH if a message has another count or type than its receive.
   absl::Status Add(MessageOperation& recv, MessageList* ended);
+
+  // A probe that has not ended is its caller's again.
+  void Withdraw(MessageOperation& probe);
 
   // Goes on with all sources as far as one pass can; *moved if something went on.
   absl::Status Step(MessageList* ended, bool* moved);
@@ -83,7 +89,9 @@ class Inbox {
   void Post(MessageOperation& recv);
   void Unpost(MessageOperation& recv);
   absl::Status Open(int source, bool* open);
-  MessageOperation* FindPosted(int source, uint64_t tag) const;
+  MessageOperation* FindPosted(int source, const MessageHeader& header, MessageList* ended);
+  void EndProbe(MessageOperation& probe, int source, const MessageHeader& header,
+                MessageList* ended);
   absl::Status MatchUnexpected(MessageOperation& recv, MessageList* ended);
   absl::Status Scan(int source, MessageList* ended, bool* moved);
   // False if there is no room for it now.

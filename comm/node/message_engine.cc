@@ -32,6 +32,11 @@ bool AllEnded(Operations operations) {
                      [](const MessageOperation* operation) { return operation->ended(); });
 }
 
+absl::Status Busy(const MessageOperation& operation, const std::string& group_name) {
+  return MakeError(WEFT_TIMEOUT, fmt::format("{} on group {}: another thread's call did not end",
+                                             MessageName(operation.message()), group_name));
+}
+
 // Whom the operation cannot do without; WEFT_ANY_SOURCE: anybody may do.
 int Needs(const MessageOperation& operation) {
   return operation.source >= 0 ? operation.source : operation.message().peer;
@@ -114,10 +119,9 @@ void MessageEngine::End(MessageOperation& operation, const absl::Status& found) 
   }
   const absl::Status& status = found.ok() ? found : failure;
   EndWait();
-  if (status.ok() && operation.message().sender != nullptr) {
-    *operation.message().sender = operation.source;
-  }
-  counters_.MessageEnded(operation.message().is_send, operation.bytes(), status.ok());
+  const Message& message = operation.message();
+  if (status.ok() && !message.is_send) TellFacts(message, operation.facts);
+  if (!message.is_probe) counters_.MessageEnded(message.is_send, operation.bytes(), status.ok());
   MessageRing::SetState(operation.recorded,
                         status.ok() ? MessageState::kDone : MessageState::kFailed);
   if (operation.work != nullptr) {
@@ -307,11 +311,12 @@ void MessageEngine::EndWait() {
 }
 
 // Every few milliseconds: deadlines, and ranks that ended or left. What they had sent before counts.
-void MessageEngine::LookAtPeers() {
+// `shows_wait`: somebody waits for what is pending.
+void MessageEngine::LookAtPeers(bool shows_wait) {
   if (outbox_.idle() && inbox_.idle()) return;
   const int64_t now_ns = MonotonicNs();
   if (now_ns < look_ns_) return;
-  ShowWait();
+  if (shows_wait) ShowWait();
   LookAfterGroups();
   const bool late = AnyLate(now_ns);
   const bool ask_programs = late || now_ns - programs_asked_ns_ >= kAskProgramNs;
@@ -339,11 +344,7 @@ absl::Status MessageEngine::Admit(Operations operations) {
 
 absl::Status MessageEngine::Run(Operations operations) {
   Deadline patience{operations[0]->deadline.timeout_ns};
-  if (!lock_.Acquire(policy_, patience)) {
-    return MakeError(WEFT_TIMEOUT,
-                     fmt::format("{} on group {}: another thread's call did not end",
-                                 MessageName(operations[0]->message()), group_.name()));
-  }
+  if (!lock_.Acquire(policy_, patience)) return Busy(*operations[0], group_.name());
   Turn turn(*this);
   WEFT_RETURN_IF_ERROR(Admit(operations));
   TakeUp(operations);
@@ -361,6 +362,24 @@ absl::Status MessageEngine::Run(Operations operations) {
     return interrupted ? AsInterrupted(status) : status;
   }
   return absl::OkStatus();
+}
+
+// Not recorded: a program that asks again and again would leave nothing else in the ring.
+absl::StatusOr<bool> MessageEngine::TryProbe(MessageOperation& probe) {
+  MessageOperation* const operations[] = {&probe};
+  Deadline patience{probe.deadline.timeout_ns};
+  if (!lock_.Acquire(policy_, patience)) return Busy(probe, group_.name());
+  Turn turn(*this);
+  WEFT_RETURN_IF_ERROR(Admit(operations));
+  MessageList ended;
+  Settle(inbox_.Add(probe, &ended), &ended);
+  if (!probe.ended() && !Step() && !probe.ended()) LookAtPeers(/*shows_wait=*/false);
+  const bool found = probe.ended();
+  if (!found) inbox_.Withdraw(probe);
+  turn.End().CallBack();
+  if (!found) return false;
+  WEFT_RETURN_IF_ERROR(probe.status());
+  return true;
 }
 
 absl::Status MessageEngine::Start(const std::shared_ptr<MessageWork>& work) {
@@ -388,7 +407,7 @@ bool MessageEngine::Await(Operations operations, Deadline& patience) {
     if (!lock_.AcquireUnless(policy_, forever, all_ended)) break;
     Turn turn(*this);
     const bool moved = Step();
-    if (!moved && waited) LookAtPeers();
+    if (!moved && waited) LookAtPeers(/*shows_wait=*/true);
     if (!CallBackFromOutside(turn.End())) return AllEnded(operations);
     if (moved || AllEnded(operations)) continue;
     const bool helps = caller_drives_ && group_.queue().queued() > 0;
@@ -425,7 +444,7 @@ bool MessageEngine::TryStep(WaitTarget* target) {
   if (lock_.TryAcquire()) {
     Turn turn(*this);
     const bool moved = Step();
-    if (!moved) LookAtPeers();
+    if (!moved) LookAtPeers(/*shows_wait=*/true);
     *target = WaitTarget{.peer = state_.rank,
                          .word = &self.events,
                          .want = moved ? seen : seen + 1,
@@ -438,7 +457,7 @@ bool MessageEngine::TryStep(WaitTarget* target) {
 
 void MessageEngine::StepUnderLocks() {
   if (!caller_drives_ || !has_works() || !lock_.TryAcquire()) return;
-  if (!Step()) LookAtPeers();
+  if (!Step()) LookAtPeers(/*shows_wait=*/true);
   lock_.Release();
 }
 

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "base/mutex.h"
 #include "base/wait.h"
 #include "base/word_lock.h"
@@ -48,6 +49,9 @@ class MessageEngine {
 
   // Takes the operations up and waits until all have ended; the first failure, if any.
   absl::Status Run(std::span<MessageOperation* const> operations);
+
+  // Whether a probe finds something now. If not, nothing is left of it.
+  absl::StatusOr<bool> TryProbe(MessageOperation& probe);
 
   // Takes the work's operations up. Refused, with nothing done, if the group was closed or has ended, or if there is
   // no memory for a channel.
@@ -101,7 +105,7 @@ class MessageEngine {
   void FailAll() WEFT_REQUIRES(lock_);
   void End(MessageOperation& operation, const absl::Status& found) WEFT_REQUIRES(lock_);
   std::string QuiescePeer(const MessageOperation& send, Deadline& patience);
-  void LookAtPeers() WEFT_REQUIRES(lock_);
+  void LookAtPeers(bool shows_wait) WEFT_REQUIRES(lock_);
   void ShowWait() WEFT_REQUIRES(lock_);
   void EndWait() WEFT_REQUIRES(lock_);
   bool AnyLate(int64_t now_ns) WEFT_REQUIRES(lock_);

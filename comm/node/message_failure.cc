@@ -16,8 +16,7 @@ ErrorFields MessageFailure::FieldsFor(const Message& message, int culprit) const
 
 // "recv of 4096 float32 with tag 7 on group dp: "
 std::string MessageFailure::Heading(const Message& message) const {
-  return fmt::format("{} of {} with tag {} on group {}: ", MessageName(message),
-                     ElementsText(message.count, message.dtype), message.tag, group_);
+  return fmt::format("{} on group {}: ", MessageText(message), group_);
 }
 
 // What the peer would have to do: "send one to rank 1".

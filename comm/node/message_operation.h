@@ -1,4 +1,4 @@
-// One send or receive of one rank under way, and the lists in which it stands.
+// One send, receive or probe of one rank under way, and the lists in which it stands.
 //
 //   MessageOperation operation(message, timeout_ns);
 //   list.PushBack(operation);
@@ -67,6 +67,7 @@ class MessageOperation {
   MessageRing::Place recorded;  // in the flight recorder
   MessageWork* work = nullptr;  // that it belongs to, if it is asynchronous
   int source = -1;              // of a receive: whose message it has been matched with
+  MessageFacts facts;           // and what it is; what a probe has found
   uint32_t rts = 0;             // number of the RTS in its channel
   // A receive: the sender's buffer, mapped here (place) or to be read by the kernel (address); neither: it is streamed.
   const char* place = nullptr;

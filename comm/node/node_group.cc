@@ -367,6 +367,12 @@ absl::StatusOr<WorkRef> NodeGroup::StartPair(const Message& send, const Message&
   return StartMessages(messages);
 }
 
+absl::StatusOr<bool> NodeGroup::TryProbe(const Message& probe) {
+  if (!here()) return Forked();
+  MessageOperation operation(probe, timeout_ns());
+  return messages_.TryProbe(operation);
+}
+
 absl::StatusOr<WorkRef> NodeGroup::StartMessages(std::span<const Message> messages) {
   if (!here()) return Forked();
   WEFT_RETURN_IF_ERROR(queue_.PrepareProgress());

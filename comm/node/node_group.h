@@ -67,6 +67,7 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
   absl::StatusOr<WorkRef> Start(const Message& message) override;
   absl::Status RunPair(const Message& send, const Message& recv) override;
   absl::StatusOr<WorkRef> StartPair(const Message& send, const Message& recv) override;
+  absl::StatusOr<bool> TryProbe(const Message& probe) override;
   absl::StatusOr<std::shared_ptr<ProcessGroup>> Split(int color, int key,
                                                       const GroupOptions& options) override;
   absl::StatusOr<std::shared_ptr<ProcessGroup>> Reconfigure(const std::vector<int>& members,

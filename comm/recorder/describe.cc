@@ -67,9 +67,10 @@ std::string Describe(const RecordedMessage& message) {
   const bool any = message.peer == WEFT_ANY_SOURCE;
   std::string peer = any ? "any rank" : fmt::format("rank {}", message.peer);
   if (any && message.source >= 0) peer += fmt::format(" (rank {})", message.source);
-  return fmt::format("{} of {} {} {} {} with tag {}", message.is_send ? "send" : "recv",
-                     message.count, DtypeName(message.dtype), message.is_send ? "to" : "from", peer,
-                     message.tag);
+  if (message.is_probe) return fmt::format("probe from {} with {}", peer, TagText(message.tag));
+  return fmt::format("{} of {} {} {} {} with {}", message.is_send ? "send" : "recv", message.count,
+                     DtypeName(message.dtype), message.is_send ? "to" : "from", peer,
+                     TagText(message.tag));
 }
 
 std::string Describe(const LifecycleEvent& event) {

@@ -13,6 +13,7 @@ std::optional<RecordedMessage> MessageRing::Decode(const RecorderWords& words) {
   message.number = words[kNumber];
   message.ticks = words[kTicks];
   message.is_send = (words[kWhat] >> kSendShift & 1) != 0;
+  message.is_probe = (words[kWhat] >> kProbeShift & 1) != 0;
   message.dtype = dtype;
   message.peer = static_cast<int32_t>(words[kWhat] >> kPeerShift);
   message.source = static_cast<int>(words[kCourse] >> kSourceShift) - 1;

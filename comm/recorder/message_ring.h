@@ -27,6 +27,7 @@ struct RecordedMessage {
   uint64_t number = 0;  // from 1
   uint64_t ticks = 0;   // RecorderTicks() when it was issued
   bool is_send = false;
+  bool is_probe = false;  // has no count and type
   weft_dtype_t dtype = WEFT_UINT8;
   int peer = 0;     // as the caller named it; WEFT_ANY_SOURCE
   int source = -1;  // of a receive, if it was shown: whose message it was matched with
@@ -66,6 +67,7 @@ class MessageRing {
     return {&entry, number};
   }
 
+  // Of no place nothing is recorded.
   static void SetState(const Place& place, MessageState state) {
     Set(place, kState, static_cast<uint64_t>(state));
   }
@@ -86,8 +88,9 @@ class MessageRing {
   // Words of an entry.
   enum Word { kNumber, kTicks, kWhat, kCount, kTag, kState, kCourse };
 
-  // In the word that says what it is: dtype (bits 0-7), send (8), peer (32-63).
+  // In the word that says what it is: dtype (bits 0-7), send (8), probe (9), peer (32-63).
   static constexpr int kSendShift = 8;
+  static constexpr int kProbeShift = 9;
   static constexpr int kPeerShift = 32;
   // In that of its course: bytes that were moved (0-47), source + 1 (48-63).
   static constexpr int kSourceShift = 48;
@@ -96,11 +99,13 @@ class MessageRing {
   static uint64_t WhatWord(const Message& message) {
     return static_cast<uint32_t>(message.dtype) |
            uint64_t{static_cast<uint32_t>(message.peer)} << kPeerShift |
-           static_cast<uint64_t>(message.is_send) << kSendShift;
+           static_cast<uint64_t>(message.is_send) << kSendShift |
+           static_cast<uint64_t>(message.is_probe) << kProbeShift;
   }
 
   // The lock keeps a newer message from coming in between.
   static void Set(const Place& place, Word word, uint64_t value) {
+    if (place.entry == nullptr) return;
     std::atomic<uint64_t>* const words = place.entry->words;
     if (words[kNumber].load(std::memory_order_relaxed) != place.number) return;
     words[word].store(value, std::memory_order_release);

@@ -74,11 +74,11 @@ class EarlyMessages {
   }
 
   // The first one of the stream.
-  std::optional<uint64_t> TagIn(const StreamId& stream, bool* complete) const {
+  std::optional<OfferedMessage> FirstIn(const StreamId& stream, bool* complete) const {
     const auto found = messages_.lower_bound({stream, 0});
     if (found == messages_.end() || found->first.first != stream) return std::nullopt;
     *complete = found->second.complete;
-    return found->first.second;
+    return OfferOf(found->first, found->second.said);
   }
 
   const SaidMessage* SaidByAnother(const Transfer& transfer) const {

@@ -64,7 +64,7 @@ class MemoryNetwork::Port : public Transport {
     }
   }
 
-  std::optional<uint64_t> OfferedTag(int peer, const StreamId& stream) override {
+  std::optional<OfferedMessage> Offered(int peer, const StreamId& stream) override {
     MutexLock lock(network_.mutex_);
     if (network_.seed_ != 0 && network_.random_() % 2 == 0) return std::nullopt;  // not known yet
     const Transfer* const send = network_.ranks_[static_cast<size_t>(peer)].sends.FindIf(
@@ -73,7 +73,7 @@ class MemoryNetwork::Port : public Transport {
     if (send == nullptr || closed || own().receives.Find(stream, send->tag) != nullptr) {
       return std::nullopt;
     }
-    return send->tag;
+    return OfferedMessage{send->tag, send->signature, send->bytes};
   }
 
   std::vector<LinkEvent> TakeEvents() override {

@@ -23,6 +23,10 @@ inline SaidMessage SaidBy(const LinkFrame& frame) {
   return {frame.signature, frame.message_bytes, frame.record};
 }
 
+inline OfferedMessage OfferOf(const MessageKey& key, const SaidMessage& said) {
+  return {.tag = key.second, .signature = said.signature, .bytes = said.bytes};
+}
+
 inline const SaidMessage& SaidIn(const SaidMessage& said) {
   return said;
 }

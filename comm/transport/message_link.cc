@@ -185,14 +185,14 @@ void MessageLink::Post(Transfer* transfer) {
   if (waits_for_grant) out.Say(FrameOf(LinkFrameType::kGrant, *transfer));
 }
 
-std::optional<uint64_t> MessageLink::OfferedTag(const StreamId& stream) const {
+std::optional<OfferedMessage> MessageLink::Offered(const StreamId& stream) const {
   if (const auto found = announced_.lower_bound({stream, 0});
       found != announced_.end() && found->first.first == stream) {
-    return found->first.second;
+    return OfferOf(found->first, found->second);
   }
   bool complete = false;
-  const std::optional<uint64_t> tag = early_.TagIn(stream, &complete);
-  if (tag && (complete || receives_.Find(stream, *tag) == nullptr)) return tag;
+  const std::optional<OfferedMessage> early = early_.FirstIn(stream, &complete);
+  if (early && (complete || receives_.Find(stream, early->tag) == nullptr)) return early;
   return std::nullopt;
 }
 

@@ -100,7 +100,7 @@ class MessageLink {
   void CloseGroup(uint64_t group_id);
 
   // As Transport's.
-  std::optional<uint64_t> OfferedTag(const StreamId& stream) const;
+  std::optional<OfferedMessage> Offered(const StreamId& stream) const;
 
   // Why the link is of no use any more; Ok while it is.
   const absl::Status& failure() const { return failure_; }

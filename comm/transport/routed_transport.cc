@@ -18,8 +18,8 @@ void RoutedTransport::Post(Transfer* transfer) {
   CarrierOf(transfer->peer).Post(transfer);
 }
 
-std::optional<uint64_t> RoutedTransport::OfferedTag(int peer, const StreamId& stream) {
-  return CarrierOf(peer).OfferedTag(peer, stream);
+std::optional<OfferedMessage> RoutedTransport::Offered(int peer, const StreamId& stream) {
+  return CarrierOf(peer).Offered(peer, stream);
 }
 
 bool RoutedTransport::Advance() {

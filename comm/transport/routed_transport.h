@@ -27,7 +27,7 @@ class RoutedTransport : public Transport {
   void Post(Transfer* transfer) override;
   bool Advance() override;
   void CloseGroup(uint64_t group_id) override;
-  std::optional<uint64_t> OfferedTag(int peer, const StreamId& stream) override;
+  std::optional<OfferedMessage> Offered(int peer, const StreamId& stream) override;
   std::vector<LinkEvent> TakeEvents() override;
   void AppendPollItems(std::vector<PollItem>* items) override;
   void Leave() override;

@@ -174,9 +174,9 @@ void SharedMemoryTransport::CloseGroup(uint64_t group_id) {
     peer.link->CloseGroup(group_id);
 }
 
-std::optional<uint64_t> SharedMemoryTransport::OfferedTag(int peer, const StreamId& stream) {
+std::optional<OfferedMessage> SharedMemoryTransport::Offered(int peer, const StreamId& stream) {
   MutexLock lock(mutex_);
-  return left_ ? std::nullopt : PeerOf(peer).link->OfferedTag(stream);
+  return left_ ? std::nullopt : PeerOf(peer).link->Offered(stream);
 }
 
 std::vector<LinkEvent> SharedMemoryTransport::TakeEvents() {

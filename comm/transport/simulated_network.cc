@@ -28,11 +28,12 @@ class SimulatedNetwork::Port : public Transport {
 
   void CloseGroup(uint64_t group_id) override { network_.CloseGroup(rank_, group_id); }
 
-  std::optional<uint64_t> OfferedTag(int peer, const StreamId& stream) override {
+  std::optional<OfferedMessage> Offered(int peer, const StreamId& stream) override {
     for (const auto& [name, message] : network_.messages_) {
       const auto& [sender, receiver, of, tag] = name;
       const bool offered = sender == peer && receiver == rank_ && of == stream;
-      if (offered && message.moves && message.receive == nullptr) return tag;
+      if (offered && message.moves && message.receive == nullptr)
+        return OfferedMessage{tag, message.signature, message.bytes};
     }
     return std::nullopt;
   }

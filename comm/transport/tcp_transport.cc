@@ -154,9 +154,9 @@ void TcpTransport::CloseGroup(uint64_t group_id) {
   }
 }
 
-std::optional<uint64_t> TcpTransport::OfferedTag(int peer, const StreamId& stream) {
+std::optional<OfferedMessage> TcpTransport::Offered(int peer, const StreamId& stream) {
   MutexLock lock(mutex_);
-  return LinkOf(peer).OfferedTag(stream);
+  return LinkOf(peer).Offered(stream);
 }
 
 std::vector<LinkEvent> TcpTransport::TakeEvents() {

@@ -36,6 +36,13 @@ struct StreamId {
   }
 };
 
+// What is known of a message that was posted to be sent here.
+struct OfferedMessage {
+  uint64_t tag = 0;
+  uint32_t signature = 0;
+  uint64_t bytes = 0;
+};
+
 // kMismatch: the other side's call is another one; other_signature, other_bytes and other_record are its. kRetracted: its group was closed.
 enum class TransferState : uint8_t { kIdle, kPosted, kDone, kMismatch, kRetracted };
 

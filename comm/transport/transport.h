@@ -3,7 +3,7 @@
 //   transport->Post(&transfer);                   // never waits
 //   while (transfer.state() == TransferState::kPosted) transport->Advance();
 //   for (const LinkEvent& event : transport->TakeEvents()) ...
-//   if (const std::optional<uint64_t> tag = transport->OfferedTag(peer, stream)) ...   // there is something to receive
+//   if (const auto offered = transport->Offered(peer, stream)) ...   // there is something to receive
 //   transport->AppendPollItems(&items);           // and sleep on them
 //   transport->CloseGroup(group_id);              // whatever was posted for it is given back at once
 //
@@ -48,9 +48,9 @@ class Transport {
   // still comes for it is thrown away.
   virtual void CloseGroup(uint64_t group_id) = 0;
 
-  // Of a stream with one message from `peer`: its tag, if it is known of and no receive was posted for it here; else nothing. Who asks
+  // Of a stream with one message from `peer`: what it is, if it is known of and no receive was posted for it here; else nothing. Who asks
   // can be reached from then on: a connection with the peer is made if need be.
-  virtual std::optional<uint64_t> OfferedTag(int peer, const StreamId& stream) = 0;
+  virtual std::optional<OfferedMessage> Offered(int peer, const StreamId& stream) = 0;
 
   // Links that were lost since the last call.
   virtual std::vector<LinkEvent> TakeEvents() = 0;

@@ -238,6 +238,23 @@ class Collectives {
     return Recv(out, count, DtypeOf<T>(), source, tag, sender);
   }
 
+  // `info` as in weft_recv_info.
+  template <typename T>
+  Result RecvInfo(T* out, std::size_t count, weft_dtype_t dtype, int source, std::uint64_t tag,
+                  weft_message_info_t* info) const {
+    return Issue(weft_recv_info, out, count, dtype, source, tag, info);
+  }
+
+  template <typename T>
+  Result RecvInfo(T* out, std::size_t count, int source, std::uint64_t tag,
+                  weft_message_info_t* info) const {
+    return RecvInfo(out, count, DtypeOf<T>(), source, tag, info);
+  }
+
+  Result Probe(int source, std::uint64_t tag, weft_message_info_t* info) const {
+    return Issue(weft_probe, source, tag, info);
+  }
+
   // NOLINTBEGIN(readability-function-size): the arguments are weft_sendrecv's.
   Result SendRecv(const void* in, std::size_t in_count, int destination, std::uint64_t in_tag,
                   void* out, std::size_t out_count, int source, std::uint64_t out_tag,

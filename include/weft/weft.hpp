@@ -158,6 +158,13 @@ class Group : public Handle<weft_group_t, weft_group_destroy>, public Collective
     return internal::Returned<std::uint64_t>(weft_group_sequence, get());
   }
 
+  // weft_iprobe: whether there is such a message now; `info` may be null.
+  bool TryProbe(int source, std::uint64_t tag, weft_message_info_t* info) const {
+    int found = 0;
+    Check(weft_iprobe(source, tag, &found, info, get()));
+    return found != 0;
+  }
+
   weft_group_stats_t Stats() const {
     return internal::Filled<weft_group_stats_t>(weft_group_stats, get());
   }

@@ -34,6 +34,11 @@ const Kind kKinds[] = {
      [](const Arguments& a, int* sender) {
        return weft_recv(a.out, a.count, a.dtype, a.source, 1, sender, a.group, a.call, a.work);
      }},
+    {"weft_recv_info", false, true,
+     [](const Arguments& a, int*) {
+       return weft_recv_info(a.out, a.count, a.dtype, a.source, 1, nullptr, a.group, a.call,
+                             a.work);
+     }},
     {"weft_sendrecv", true, true,
      [](const Arguments& a, int* sender) {
        return weft_sendrecv(a.in, a.count, a.destination, 1, a.out, a.count, a.source, 1, a.dtype,
@@ -156,10 +161,57 @@ void AddFaults(const Kind& kind, Faults* faults) {
       WEFT_UNSUPPORTED);
 }
 
+using ProbeCall = weft_result_t (*)(int source, weft_message_info_t* info, weft_group_t group,
+                                    int* found);
+
+// Probes, which have neither a buffer nor a type.
+void AddProbes(const char* function, ProbeCall call, std::vector<BadCall>* all) {
+  const auto add = [&](
+                       const std::string& fault, const std::string& needle, int source,
+                       size_t struct_size,
+                       weft_group_t (*group)(Bench&) = [](Bench& b) { return b.pair[1]; }) {
+    all->push_back({function, fault, WEFT_INVALID_ARGUMENT, needle, [=](Bench& bench) {
+                      weft_message_info_t info = {};
+                      info.struct_size = struct_size;
+                      return call(source, &info, group(bench), &bench.out.number);
+                    }});
+  };
+  constexpr size_t kRight = sizeof(weft_message_info_t);
+  add("group_NULL", "group is NULL", 0, kRight, [](Bench&) -> weft_group_t { return nullptr; });
+  add("garbage_group", "not a group", 0, kRight,
+      [](Bench& b) { return b.Garbage<weft_group_t>(); });
+  for (const int rank : {-2, 2, INT32_MAX}) {
+    const std::string name = std::to_string(static_cast<uint32_t>(rank));
+    add("source_" + name, "source " + std::to_string(rank), rank, kRight);
+  }
+  for (const size_t bytes : {size_t{0}, size_t{8}, kRight - 1, SIZE_MAX})
+    add("struct_size_" + std::to_string(bytes), "struct_size", 0, bytes);
+}
+
 }  // namespace
 
 std::vector<BadCall> BadMessages() {
   std::vector<BadCall> all;
+  AddProbes(
+      "weft_probe",
+      [](int source, weft_message_info_t* info, weft_group_t group, int*) {
+        return weft_probe(source, 1, info, group, nullptr, nullptr);
+      },
+      &all);
+  AddProbes(
+      "weft_iprobe",
+      [](int source, weft_message_info_t* info, weft_group_t group, int* found) {
+        return weft_iprobe(source, 1, found, info, group);
+      },
+      &all);
+  all.push_back(
+      {"weft_iprobe", "found_NULL", WEFT_INVALID_ARGUMENT, "found is NULL", [](Bench& bench) {
+         return weft_iprobe(0, 1, nullptr, nullptr, bench.pair[1]);
+       }});
+  all.push_back({"weft_send", "any_tag", WEFT_INVALID_ARGUMENT, "WEFT_ANY_TAG", [](Bench& bench) {
+                   return weft_send(bench.out.data + 64, 4, WEFT_FLOAT32, 0, WEFT_ANY_TAG,
+                                    bench.pair[1], nullptr, nullptr);
+                 }});
   for (const Kind& kind : kKinds) {
     Faults faults(kind);
     AddFaults(kind, &faults);

@@ -44,6 +44,51 @@ TEST_F(PointToPoint, ASmallSendReturnsAndIsReceived) {
   EXPECT_EQ(sender, 0);
 }
 
+TEST_F(PointToPoint, AProbeTellsWhatToMakeRoomFor) {
+  const std::vector<double> in(1000, 2.5);
+  int found = -1;
+  weft_message_info_t info = {};
+  info.struct_size = sizeof(info);
+  EXPECT_EQ(weft_iprobe(0, WEFT_ANY_TAG, &found, &info, groups_[1]), WEFT_SUCCESS);
+  EXPECT_EQ(found, 0);
+  EXPECT_EQ(info.count, 0u);
+  weft_work_t waits = nullptr;
+  EXPECT_EQ(weft_probe(WEFT_ANY_SOURCE, 7, &info, groups_[1], nullptr, &waits), WEFT_SUCCESS);
+  int done = -1;
+  EXPECT_EQ(weft_work_test(waits, &done), WEFT_SUCCESS);
+  EXPECT_EQ(done, 0);
+  weft_work_t sent = nullptr;
+  EXPECT_EQ(weft_send(in.data(), in.size(), WEFT_FLOAT64, 1, 7, groups_[0], nullptr, &sent),
+            WEFT_SUCCESS);
+  EXPECT_EQ(weft_work_wait(waits, 0), WEFT_SUCCESS) << weft_last_error();
+  EXPECT_EQ(weft_work_free(waits), WEFT_SUCCESS);
+  EXPECT_EQ(info.source, 0);
+  EXPECT_EQ(info.tag, 7u);
+  EXPECT_EQ(info.count, in.size());
+  EXPECT_EQ(info.dtype, WEFT_FLOAT64);
+
+  // And again, as nobody has taken it.
+  weft_message_info_t again = {};
+  again.struct_size = sizeof(again);
+  EXPECT_EQ(weft_probe(0, WEFT_ANY_TAG, &again, groups_[1], nullptr, nullptr), WEFT_SUCCESS);
+  EXPECT_EQ(weft_iprobe(0, 7, &found, nullptr, groups_[1]), WEFT_SUCCESS);
+  EXPECT_EQ(found, 1);
+  EXPECT_EQ(again.count, info.count);
+  std::vector<double> out(again.count);
+  weft_message_info_t told = {};
+  told.struct_size = sizeof(told);
+  EXPECT_EQ(weft_recv_info(out.data(), out.size(), again.dtype, again.source, WEFT_ANY_TAG, &told,
+                           groups_[1], nullptr, nullptr),
+            WEFT_SUCCESS)
+      << weft_last_error();
+  EXPECT_EQ(out, in);
+  EXPECT_EQ(told.tag, 7u);
+  EXPECT_EQ(weft_work_wait(sent, 0), WEFT_SUCCESS);
+  EXPECT_EQ(weft_work_free(sent), WEFT_SUCCESS);
+  EXPECT_EQ(weft_iprobe(0, 7, &found, nullptr, groups_[1]), WEFT_SUCCESS);
+  EXPECT_EQ(found, 0);
+}
+
 TEST_F(PointToPoint, WorksOfAllThreeComplete) {
   constexpr size_t kCount = 100'001;
   std::vector<int64_t> in(kCount, 5), out(kCount), back(kCount);

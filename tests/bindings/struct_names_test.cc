@@ -38,6 +38,7 @@ const std::map<std::string, size_t> kStructs = {
     NAMED(weft_mem_config_t),
     NAMED(weft_mem_info_t),
     NAMED(weft_mesh_config_t),
+    NAMED(weft_message_info_t),
     NAMED(weft_optimizer_config_t),
     NAMED(weft_option_info_t),
     NAMED(weft_shard_allocator_t),

@@ -31,7 +31,7 @@ class Package(RanksTest):
     def test_modules_import_earlier_ones_only(self):
         order = ["_capi", "_library", *(f"core.{name}" for name in (
             "interrupt", "errors", "types", "dlpack", "arrays", "buffers", "pairs", "reductions", "calls", "completions", "batch", "work", "operations", "quick", "group",
-            "collectives", "vectors", "lists", "messages", "bound", "shared", "memory", "reports", "members", "stores", "communicator", "config")), "__init__",
+            "collectives", "vectors", "lists", "messages", "bound", "shared", "memory", "reports", "probes", "members", "stores", "communicator", "config")), "__init__",
                  *(f"shard.{name}" for name in ("callbacks", "handles", "structs", "enums", "records", "arrays", "mesh", "policy", "allocator", "optimizer", "param", "unit",
                                                 "step", "context", "__init__")), "checkpoint",
                  *(f"torch.{name}" for name in ("tensors", "coalescing", "events", "works", "memory", "sparse", "collectives", "extension", "build_ext", "stores", "monitored_barrier", "nan_check", "groups", "ddp", "fsdp",

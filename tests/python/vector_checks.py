@@ -3,6 +3,7 @@ import array
 import itertools
 
 import reference
+import weft
 from operation_checks import Memory, call, value_of
 
 _DTYPES = ("int32", "float64", "bfloat16", "uint8")
@@ -38,6 +39,7 @@ def check(world):
     for number, (dtype, counts) in enumerate(itertools.product(_DTYPES, ((), (1,), (5, 0, 700, 3)))):
         check_lists(world, dtype, counts, async_op=number % 2 == 1)
     check_sendrecv(world)
+    check_probes(world)
 
 
 def check_vectors(world, dtype, kind, placed, async_op, in_place):
@@ -124,6 +126,25 @@ def check_lists(world, dtype, counts, async_op):
     for i, count in enumerate(counts):
         mine = reference.reduced("max", dtype, zip(*(values[i][me * count:(me + 1) * count] for values in inputs)))
         assert (outs[i].values() if i % 2 else given[i].values()[me * count:(me + 1) * count]) == mine, f"reduce_scatter_iov {what}"
+
+
+def check_probes(world):
+    size, me = world.size, world.rank
+    right, left = (me + 1) % size, (me - 1) % size
+    assert world.iprobe(tag=size) is None
+    sent = [array.array("d" if i % 2 else "i", [me + i] * (i * 700)) for i in range(4)]
+    works = [world.send(x, right, 40 + i % 2, async_op=True) for i, x in enumerate(sent)]
+    for i in range(4):
+        probed = world.probe(left if i % 2 else weft.ANY_SOURCE, timeout=30)
+        assert probed == (left, 40 + i % 2, i * 700, weft.DType.FLOAT64 if i % 2 else weft.DType.INT32), f"{probed} is message {i}"
+        assert world.iprobe(left) == probed and world.iprobe(left, probed.tag) == probed
+        out = array.array("d" if i % 2 else "i", [-1] * probed.elements)
+        assert world.recv(out, probed.source, weft.ANY_TAG if i < 2 else probed.tag) == left
+        assert list(out) == [left + i] * probed.elements, f"message {i}"
+    for work in works:
+        work.wait(timeout=30)
+    assert world.iprobe() is None
+    world.barrier()  # nobody sends anything else before
 
 
 def check_sendrecv(world):

@@ -126,9 +126,9 @@ void UcxTransport::CloseGroup(uint64_t group_id) {
   }
 }
 
-std::optional<uint64_t> UcxTransport::OfferedTag(int peer, const StreamId& stream) {
+std::optional<OfferedMessage> UcxTransport::Offered(int peer, const StreamId& stream) {
   MutexLock lock(mutex_);
-  return LinkOf(peer).OfferedTag(stream);
+  return LinkOf(peer).Offered(stream);
 }
 
 std::vector<LinkEvent> UcxTransport::TakeEvents() {

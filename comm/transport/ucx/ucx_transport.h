@@ -50,7 +50,7 @@ class UcxTransport : public Transport, private UcxListener {
   void Post(Transfer* transfer) override;
   bool Advance() override;
   void CloseGroup(uint64_t group_id) override;
-  std::optional<uint64_t> OfferedTag(int peer, const StreamId& stream) override;
+  std::optional<OfferedMessage> Offered(int peer, const StreamId& stream) override;
   std::vector<LinkEvent> TakeEvents() override;
   void AppendPollItems(std::vector<PollItem>* items) override;
 

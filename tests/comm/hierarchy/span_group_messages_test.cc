@@ -52,6 +52,15 @@ TEST(SpanGroupMessages, RandomTrafficArrives) {
   }
 }
 
+TEST(SpanGroupMessages, ProbesAndReceivesOfAnyTagKeepTheOrderOfEachSender) {
+  const uint64_t seed = FirstSeedToTry(53);
+  SCOPED_TRACE(StrCat("WEFT_TEST_SEED=", seed));
+  for (const Nodes& shape : {Nodes{2, "2"}, Nodes{3, "0,0,1"}, Nodes{5, "3"}}) {
+    RunNodes(shape,
+             [&](ProcessGroup& group) { return RunProbes(group, seed, kTrafficMessages / 10); });
+  }
+}
+
 // Both ways at once, without the progress thread's help or anybody's buffers.
 TEST(SpanGroupMessages, BlockingRingsAndCollectivesMix) {
   for (const Nodes& shape : {Nodes{3, "0,0,1"}, Nodes{3, "0,1,2"}, Nodes{5, "3"}}) {
@@ -160,7 +169,7 @@ TEST(SpanGroupMessages, AnotherCountOrTypeEndsTheGroupOnAllNodes) {
 
 TEST(SpanGroupMessages, AKilledRankIsNamedByWhoWaitsForIt) {
   constexpr int kVictim = 3;
-  for (const int waits_with : {0, 1, 2}) {
+  for (const int waits_with : {0, 1, 2, 3}) {
     SCOPED_TRACE(waits_with);
     RunNodes(
         {4, "2"},
@@ -178,6 +187,7 @@ TEST(SpanGroupMessages, AKilledRankIsNamedByWhoWaitsForIt) {
           if (!first.ok()) return StrCat("the message before its death: ", Text(first));
           const Message message = waits_with == 0   ? RecvOf(data.data(), 9, kVictim, 2)
                                   : waits_with == 1 ? RecvOf(data.data(), 9, WEFT_ANY_SOURCE, 2)
+                                  : waits_with == 2 ? ProbeOf(kVictim, WEFT_ANY_TAG)
                                                     : SendOf(data.data(), kLarge, kVictim, 2);
           const absl::Status ended = Do(group, message, group.rank() == 1);
           const ErrorFields fields = FieldsOf(ended);

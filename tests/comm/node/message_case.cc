@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <random>
+#include <thread>
 #include <tuple>
 #include <utility>
 
 #include "base/status.h"
+#include "base/wait.h"
 #include "comm/node/heap.h"
 #include "fmt/format.h"
 
@@ -153,6 +156,10 @@ Message RecvOf(void* out, size_t bytes, int source, uint64_t tag, int* sender) {
   return {.out = out, .count = bytes, .peer = source, .tag = tag, .sender = sender};
 }
 
+Message ProbeOf(int source, uint64_t tag, weft_message_info_t* info) {
+  return {.is_probe = true, .peer = source, .tag = tag, .info = info};
+}
+
 std::string Text(const absl::Status& status) {
   return std::string(status.message());
 }
@@ -206,6 +213,125 @@ std::string RunTraffic(ProcessGroup& group, const Traffic& traffic) {
     }
   }
   return "";
+}
+
+namespace {
+
+constexpr uint64_t kProbeTags = 4;
+constexpr int64_t kProbePatienceNs = 60'000'000'000;
+
+// Message `number` from one rank to another.
+struct Probed {
+  Probed(uint64_t seed, int source, int destination, int number) {
+    content = Mix(seed, static_cast<uint64_t>(source * 1000 + destination),
+                  static_cast<uint64_t>(number));
+    constexpr size_t kSizes[] = {0, 8, 24, 800, 4096, 4104, 70'000, 300'000};
+    bytes = kSizes[content % std::size(kSizes)];
+    tag = content / 8 % kProbeTags;
+    dtype = content / 64 % 2 == 0 ? WEFT_UINT8 : WEFT_FLOAT64;
+  }
+
+  size_t count() const { return dtype == WEFT_UINT8 ? bytes : bytes / 8; }
+
+  uint64_t content;
+  size_t bytes;
+  uint64_t tag;
+  weft_dtype_t dtype;
+};
+
+// A message that is there, asked for in one of the ways; "" or what is wrong.
+std::string AwaitProbe(ProcessGroup& group, const Message& probe, uint64_t way) {
+  if (way == 0) return Text(group.Run(probe));
+  if (way == 1) {
+    const auto work = group.Start(probe);
+    return Text(work.ok() ? (*work)->Wait(0) : work.status());
+  }
+  const int64_t until_ns = MonotonicNs() + kProbePatienceNs;
+  while (MonotonicNs() < until_ns) {
+    const absl::StatusOr<bool> found = group.TryProbe(probe);
+    if (!found.ok()) return Text(found.status());
+    if (*found) return "";
+    std::this_thread::yield();
+  }
+  return "no message was found";
+}
+
+// The next message, whose sender and place in its order are found out; *next counts those of each sender.
+std::string ReceiveProbed(ProcessGroup& group, uint64_t seed, uint64_t choice, int messages,
+                          std::vector<int>* next) {
+  const auto left = [&](int source) {
+    return (*next)[static_cast<size_t>(source)] < messages;
+  };
+  int source = static_cast<int>(choice % static_cast<uint64_t>(group.size()));
+  while (!left(source))
+    source = (source + 1) % group.size();
+  weft_message_info_t info = {.struct_size = sizeof(info)};
+  if (choice / 16 % 4 != 0) {
+    const int asked = choice / 64 % 2 == 0 ? source : WEFT_ANY_SOURCE;
+    const std::string problem =
+        AwaitProbe(group, ProbeOf(asked, WEFT_ANY_TAG, &info), choice / 128 % 3);
+    if (!problem.empty()) return problem;
+    if (asked == source && info.source != source) return "another source";
+    source = info.source;
+  } else {  // the size is known, the tag is not
+    const Probed expected(seed, source, group.rank(), (*next)[static_cast<size_t>(source)]);
+    info.count = expected.count();
+    info.dtype = expected.dtype;
+    info.tag = WEFT_ANY_TAG;
+  }
+  if (!left(source)) return "a message too many";
+  const Probed expected(seed, source, group.rank(), (*next)[static_cast<size_t>(source)]++);
+  if (info.count != expected.count() || info.dtype != expected.dtype ||
+      (info.tag != WEFT_ANY_TAG && info.tag != expected.tag)) {
+    return fmt::format("from rank {}: {} elements with tag {} instead of {} with tag {}", source,
+                       info.count, info.tag, expected.count(), expected.tag);
+  }
+  MessageBuffer out(expected.bytes, choice / 512 % 2 == 0);
+  Message recv = RecvOf(out.data(), info.count, source, info.tag);
+  recv.dtype = info.dtype;
+  weft_message_info_t told = {.struct_size = sizeof(told)};
+  recv.info = &told;
+  if (const absl::Status status = Do(group, recv, choice / 1024 % 2 == 0); !status.ok())
+    return Text(status);
+  if (told.source != source || told.tag != expected.tag || told.count != info.count ||
+      told.dtype != info.dtype) {
+    return "the receive tells something else";
+  }
+  return out.Compare(expected.content);
+}
+
+}  // namespace
+
+std::string RunProbes(ProcessGroup& group, uint64_t seed, int messages) {
+  std::vector<WorkRef> works;
+  std::vector<std::unique_ptr<MessageBuffer>> buffers;
+  for (int number = 0; number < messages; ++number) {
+    for (int destination = 0; destination < group.size(); ++destination) {
+      const Probed what(seed, group.rank(), destination, number);
+      buffers.push_back(std::make_unique<MessageBuffer>(what.bytes, what.content % 3 == 0));
+      buffers.back()->Fill(what.content);
+      Message send = SendOf(buffers.back()->data(), what.count(), destination, what.tag);
+      send.dtype = what.dtype;
+      absl::StatusOr<WorkRef> work = group.Start(send);
+      if (!work.ok()) return Text(work.status());
+      works.push_back(*work);
+    }
+  }
+  std::vector<int> next(static_cast<size_t>(group.size()));
+  for (int i = 0; i < messages * group.size(); ++i) {
+    const uint64_t choice =
+        Mix(seed, static_cast<uint64_t>(group.rank()), static_cast<uint64_t>(i));
+    const std::string problem = ReceiveProbed(group, seed, choice, messages, &next);
+    if (!problem.empty()) return fmt::format("message {}: {}", i, problem);
+  }
+  for (const WorkRef& work : works) {
+    if (const absl::Status status = work->Wait(0); !status.ok()) return Text(status);
+  }
+  // Nothing is left that a probe could find.
+  const absl::StatusOr<bool> found = group.TryProbe(ProbeOf(WEFT_ANY_SOURCE, WEFT_ANY_TAG));
+  if (!found.ok()) return Text(found.status());
+  if (*found) return "a probe finds a message that has been received";
+  return Text(group.Run({.kind = OpKind::kBarrier}));  // nobody leaves before
 }
 
 }  // namespace weft::test

@@ -51,9 +51,16 @@ struct Traffic {
 // "" or what is wrong.
 std::string RunTraffic(ProcessGroup& group, const Traffic& traffic);
 
+// Every rank sends every rank, itself too, `messages` of all sizes, types and tags, and finds out what comes: by probes that wait,
+// are asked again and again or are started, and by receives of any tag. "" or what is wrong: of each sender all must come in
+// the order in which they were sent, and be what the probe has said.
+std::string RunProbes(ProcessGroup& group, uint64_t seed, int messages);
+
 // Shorthands for uint8 messages.
 Message SendOf(const void* in, size_t bytes, int destination, uint64_t tag = 0);
 Message RecvOf(void* out, size_t bytes, int source, uint64_t tag = 0, int* sender = nullptr);
+
+Message ProbeOf(int source, uint64_t tag, weft_message_info_t* info = nullptr);
 
 // The message of a status; "" for Ok.
 std::string Text(const absl::Status& status);

@@ -127,6 +127,9 @@ TEST(MessageTimeout, NamesThePeerTheTagAndWhatThePeerDidLast) {
         asynchronous,
         [](ProcessGroup&, char* data) { return RecvOf(data, 10, WEFT_ANY_SOURCE, 79); },
         {"with tag 79", "no rank sent one to rank 0 within 0.15 s"}, -1);
+    ExpectTimeout(
+        asynchronous, [](ProcessGroup&, char*) { return ProbeOf(1, WEFT_ANY_TAG); },
+        {"probe with any tag on group dp: rank 1 (host ", "did not send one to rank 0 within 0.15 s"}, 1);
     // Small ones return until the channel is full.
     ExpectTimeout(
         asynchronous, [](ProcessGroup&, char* data) { return SendOf(data, 4096, 1, 80); },
@@ -199,6 +202,31 @@ TEST(RankThatLeft, DeliversWhatItHadSentAndIsNamedAfterwards) {
                         {any ? "all other ranks have left" : "rank 0 has left the group"});
                   }),
         "");
+  }
+}
+
+// A program that asks again and again is told as one that waits: it finds what was sent before, and then an error.
+TEST(RankThatLeft, IsNamedToWhoAsksAgainAndAgain) {
+  for (const bool any : {false, true}) {
+    EXPECT_EQ(OnThreads(2,
+                        [&](ProcessGroup& group) -> std::string {
+                          char data[8] = {};
+                          if (group.rank() == 0) return Text(group.Run(SendOf(data, 8, 1, 3)));
+                          const Message probe = ProbeOf(any ? WEFT_ANY_SOURCE : 0, WEFT_ANY_TAG);
+                          absl::StatusOr<bool> found = false;
+                          const int64_t start_ns = MonotonicNs();
+                          while (found.ok() && MonotonicNs() - start_ns < 20'000'000'000) {
+                            found = group.TryProbe(probe);
+                            if (!found.ok() || !*found) continue;
+                            const absl::Status came = group.Run(RecvOf(data, 8, 0, WEFT_ANY_TAG));
+                            if (!came.ok()) return Text(came);
+                          }
+                          if (group.stats().messages != 1) return "it has not come";
+                          return Expect(
+                              found.status(), WEFT_PEER_LOST,
+                              {any ? "all other ranks have left" : "rank 0 has left the group"});
+                        }),
+              "");
   }
 }
 

@@ -41,6 +41,12 @@ TEST_P(MessageProcesses, RandomTrafficArrives) {
   });
 }
 
+TEST_P(MessageProcesses, ProbesAndReceivesOfAnyTagKeepTheOrderOfEachSender) {
+  const uint64_t seed = TestSeed(53);
+  SCOPED_TRACE(testing::Message() << "WEFT_TEST_SEED=" << seed);
+  RunProcessRanks(GetParam(), [&](ProcessGroup& group) { return RunProbes(group, seed, 20); });
+}
+
 TEST_P(MessageProcesses, BlockingRingsAndCollectivesMix) {
   RunProcessRanks(GetParam(), [](ProcessGroup& group) -> std::string {
     const int next = (group.rank() + 1) % group.size();
@@ -101,6 +107,13 @@ TEST(KilledRank, IsNamedByReceivesFromIt) {
 TEST(KilledRank, IsNamedByReceivesFromAny) {
   KillTheSender([](ProcessGroup&, char* data) { return RecvOf(data, 9, WEFT_ANY_SOURCE, 2); },
                 false);
+}
+
+TEST(KilledRank, IsNamedByProbes) {
+  for (const bool asynchronous : {false, true}) {
+    KillTheSender([](ProcessGroup&, char*) { return ProbeOf(2, WEFT_ANY_TAG); }, asynchronous);
+    KillTheSender([](ProcessGroup&, char*) { return ProbeOf(WEFT_ANY_SOURCE, 2); }, asynchronous);
+  }
 }
 
 TEST(KilledRank, IsNamedBySendsToIt) {

@@ -45,10 +45,12 @@ namespace {
 #ifdef WEFT_SANITIZE
 constexpr int kTrafficMessages = 60;
 constexpr int kManyMessages = 200;
+constexpr int kProbedMessages = 8;
 constexpr int kPingPongs = 200;
 #else
 constexpr int kTrafficMessages = 300;
 constexpr int kManyMessages = 1000;
+constexpr int kProbedMessages = 25;
 constexpr int kPingPongs = 3000;
 #endif
 
@@ -122,6 +124,48 @@ TEST_P(ThreadRanks, RandomTrafficArrives) {
       if (!problem.empty()) return "seed " + std::to_string(seed + round) + ": " + problem;
     }
     return "";
+  });
+}
+
+TEST_P(ThreadRanks, ProbesAndReceivesOfAnyTagKeepTheOrderOfEachSender) {
+  const uint64_t seed = TestSeed(20261128);
+  SCOPED_TRACE(testing::Message() << "WEFT_TEST_SEED=" << seed);
+  OnRanks([&](ProcessGroup& group) { return RunProbes(group, seed, kProbedMessages); });
+}
+
+// What a receive that was posted before takes, a probe does not find; what is posted after it takes nothing from it.
+TEST_P(ThreadRanks, AProbeWaitsInLineWithReceives) {
+  OnRanks([&](ProcessGroup& group) -> std::string {
+    constexpr size_t kSizes[] = {8, 100'000};
+    for (const size_t bytes : kSizes) {
+      MessageBuffer first(bytes, false);
+      MessageBuffer second(bytes, false);
+      MessageBuffer in(bytes, true);
+      weft_message_info_t info = {.struct_size = sizeof(info)};
+      const int previous = Previous(group);
+      const auto early = group.Start(RecvOf(first.data(), bytes, previous, 5));
+      const auto probe = group.Start(ProbeOf(WEFT_ANY_SOURCE, WEFT_ANY_TAG, &info));
+      const auto late = group.Start(RecvOf(second.data(), bytes, previous, WEFT_ANY_TAG));
+      if (!early.ok() || !probe.ok() || !late.ok()) return "could not start";
+      std::vector<WorkRef> works = {*early, *probe, *late};
+      if ((*probe)->Test()) return "a probe ends before there is a message";
+      if (!group.Run({.kind = OpKind::kBarrier}).ok()) return "the barrier failed";
+      in.Fill(7);
+      for (const uint64_t tag : {5, 6}) {
+        const auto send = group.Start(SendOf(in.data(), bytes, Next(group), tag));
+        if (!send.ok()) return Text(send.status());
+        works.push_back(*send);
+      }
+      for (const WorkRef& work : works) {
+        if (const absl::Status status = work->Wait(0); !status.ok()) return Text(status);
+      }
+      if (info.tag != 6 || info.source != previous || info.count != bytes)
+        return "it has found another message, with tag " + std::to_string(info.tag);
+      if (!first.Compare(7).empty() || !second.Compare(7).empty()) return "another message";
+      const auto found = group.TryProbe(ProbeOf(WEFT_ANY_SOURCE, WEFT_ANY_TAG));
+      if (!found.ok() || *found) return "a message is left";
+    }
+    return Text(group.Run({.kind = OpKind::kBarrier}));
   });
 }
 

@@ -56,7 +56,10 @@ TEST_F(SimulatedNetworkTest, ASmallMessageGoesAheadAndWaitsForItsReceive) {
   EXPECT_EQ(End(), 10 + 100 + 2 * 4 + 10);
   EXPECT_EQ(send.state(), TransferState::kDone);
   from = "what the sender does next";
-  EXPECT_EQ(ranks_[2]->OfferedTag(0, kStream), 0);
+  const std::optional<OfferedMessage> offered = ranks_[2]->Offered(0, kStream);
+  ASSERT_TRUE(offered.has_value());
+  EXPECT_EQ(offered->tag, 0U);
+  EXPECT_EQ(offered->bytes, 4U);
   Transfer receive = Receive(0, &to);
   ranks_[2]->Post(&receive);
   EXPECT_EQ(receive.state(), TransferState::kDone);

@@ -472,22 +472,24 @@ TEST_P(TransportTest, WhatIsPostedToBeSentIsOfferedToItsReceiver) {
       const size_t bytes = index % 4 == 0 ? 100'000 : kAheadBytesMax - index;
       messages.push_back(MakeMessage(sender, 1 - sender, 100 + index, 7 * index, bytes));
       const Transfer& send = messages.back()->send;
-      ASSERT_EQ(ranks[1 - sender]->OfferedTag(sender, send.stream), std::nullopt);
+      ASSERT_EQ(ranks[1 - sender]->Offered(sender, send.stream).has_value(), false);
       ranks[sender]->Post(&messages.back()->send);
     }
   }
   for (const auto& message : messages) {
     const int receiver = message->send.peer;
     const auto offered = [&] {
-      return ranks[receiver]->OfferedTag(1 - receiver, message->send.stream);
+      return ranks[receiver]->Offered(1 - receiver, message->send.stream);
     };
     ASSERT_TRUE(ranks.Until([&] { return offered().has_value(); }));
-    std::optional<uint64_t> tag;  // a shuffled network does not say it each time
-    while (!(tag = offered()).has_value()) {
+    std::optional<OfferedMessage> offer;  // a shuffled network does not say it each time
+    while (!(offer = offered()).has_value()) {
     }
-    ASSERT_EQ(*tag, message->send.tag);
+    ASSERT_EQ(offer->tag, message->send.tag);
+    ASSERT_EQ(offer->bytes, message->send.bytes);
+    ASSERT_EQ(offer->signature, message->send.signature);
     ranks[receiver]->Post(&message->receive);
-    ASSERT_EQ(offered(), std::nullopt);
+    ASSERT_FALSE(offered().has_value());
   }
   ASSERT_TRUE(ranks.Until([&] {
     return std::all_of(messages.begin(), messages.end(),

@@ -20,6 +20,7 @@ from weft.core.errors import Error, Result
 from weft.core.members import NEW_RANK
 from weft.core.memory import MemoryInfo, MemoryKind, Registration, query, register
 from weft.core.operations import ANY_SOURCE
+from weft.core.probes import ANY_TAG, Probed
 from weft.core.reductions import Reduction
 from weft.core.reports import Stats
 from weft.core.shared import SharedArray
@@ -27,5 +28,5 @@ from weft.core.stores import Store, UniqueId
 from weft.core.types import DType, Op
 from weft.core.work import Work
 
-__all__ = ["ANY_SOURCE", "Array", "Batch", "Bound", "Communicator", "DType", "Error", "MemoryInfo", "MemoryKind", "NEW_RANK", "Op", "Reduction",
+__all__ = ["ANY_SOURCE", "ANY_TAG", "Array", "Batch", "Bound", "Communicator", "DType", "Error", "MemoryInfo", "MemoryKind", "NEW_RANK", "Op", "Probed", "Reduction",
            "Registration", "Result", "SharedArray", "Stats", "Store", "UniqueId", "Work", "__version__", "batch", "init", "query", "register", "show_config", "zeros"]

@@ -554,7 +554,19 @@ class weft_option_info_t(Structure):
 
 # point_to_point.h
 WEFT_ANY_SOURCE = -1
+WEFT_ANY_TAG = 0xffffffffffffffff
 WEFT_EAGER_BYTES = 4096
+
+
+class weft_message_info_t(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("source", c_int),
+        ("dtype", c_int),
+        ("tag", c_uint64),
+        ("count", c_size_t),
+    ]
+
 
 # shard_checks.h
 class weft_shard_rank_report_t(Structure):
@@ -897,6 +909,7 @@ STRUCTS: dict[str, type[Structure]] = {
     "weft_mem_config_t": weft_mem_config_t,
     "weft_mem_info_t": weft_mem_info_t,
     "weft_mesh_config_t": weft_mesh_config_t,
+    "weft_message_info_t": weft_message_info_t,
     "weft_optimizer_config_t": weft_optimizer_config_t,
     "weft_option_info_t": weft_option_info_t,
     "weft_shard_allocator_t": weft_shard_allocator_t,
@@ -992,6 +1005,7 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "weft_group_size": (c_int, (c_void_p, c_void_p)),
     "weft_group_split": (c_int, (c_void_p, c_int, c_int, c_void_p, c_void_p)),
     "weft_group_stats": (c_int, (c_void_p, c_void_p)),
+    "weft_iprobe": (c_int, (c_int, c_uint64, c_void_p, c_void_p, c_void_p)),
     "weft_last_error": (c_char_p, ()),
     "weft_last_error_info": (c_int, (c_void_p,)),
     "weft_log_set_callback": (c_int, (weft_log_callback_t, c_void_p)),
@@ -1018,9 +1032,11 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "weft_op_name": (c_char_p, (c_int,)),
     "weft_option_at": (c_int, (c_size_t, c_void_p)),
     "weft_option_count": (c_size_t, ()),
+    "weft_probe": (c_int, (c_int, c_uint64, c_void_p, c_void_p, c_void_p, c_void_p)),
     "weft_progress": (c_int, (c_void_p,)),
     "weft_progress_fd": (c_int, (c_void_p,)),
     "weft_recv": (c_int, (c_void_p, c_size_t, c_int, c_int, c_uint64, c_void_p, c_void_p, c_void_p, c_void_p)),
+    "weft_recv_info": (c_int, (c_void_p, c_size_t, c_int, c_int, c_uint64, c_void_p, c_void_p, c_void_p, c_void_p)),
     "weft_reduce": (c_int, (c_void_p, c_void_p, c_size_t, c_int, c_int, c_int, c_void_p, c_void_p, c_void_p)),
     "weft_reduce_scatter": (c_int, (c_void_p, c_void_p, c_size_t, c_int, c_int, c_void_p, c_void_p, c_void_p)),
     "weft_reduce_scatter_iov": (c_int, (c_void_p, c_size_t, c_int, c_int, c_void_p, c_void_p, c_void_p)),
@@ -1192,6 +1208,7 @@ class Functions:
         def weft_group_size(self, group: Pointer, size: Pointer, /) -> int: ...
         def weft_group_split(self, parent: Pointer, color: int, key: int, config: Pointer, group: Pointer, /) -> int: ...
         def weft_group_stats(self, group: Pointer, stats: Pointer, /) -> int: ...
+        def weft_iprobe(self, source: int, tag: int, found: Pointer, info: Pointer, group: Pointer, /) -> int: ...
         def weft_last_error(self) -> bytes: ...
         def weft_last_error_info(self, info: Pointer, /) -> int: ...
         def weft_log_set_callback(self, callback: Any, user: Pointer, /) -> int: ...
@@ -1218,9 +1235,11 @@ class Functions:
         def weft_op_name(self, op: int, /) -> bytes: ...
         def weft_option_at(self, index: int, info: Pointer, /) -> int: ...
         def weft_option_count(self) -> int: ...
+        def weft_probe(self, source: int, tag: int, info: Pointer, group: Pointer, call: Pointer, work: Pointer, /) -> int: ...
         def weft_progress(self, pending: Pointer, /) -> int: ...
         def weft_progress_fd(self, fd: Pointer, /) -> int: ...
         def weft_recv(self, out: Pointer, count: int, dtype: int, source: int, tag: int, sender: Pointer, group: Pointer, call: Pointer, work: Pointer, /) -> int: ...
+        def weft_recv_info(self, out: Pointer, count: int, dtype: int, source: int, tag: int, info: Pointer, group: Pointer, call: Pointer, work: Pointer, /) -> int: ...
         def weft_reduce(self, in_: Pointer, out: Pointer, count: int, dtype: int, op: int, root: int, group: Pointer, call: Pointer, work: Pointer, /) -> int: ...
         def weft_reduce_scatter(self, in_: Pointer, out: Pointer, count: int, dtype: int, op: int, group: Pointer, call: Pointer, work: Pointer, /) -> int: ...
         def weft_reduce_scatter_iov(self, parts: Pointer, part_count: int, dtype: int, op: int, group: Pointer, call: Pointer, work: Pointer, /) -> int: ...

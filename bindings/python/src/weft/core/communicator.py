@@ -20,6 +20,7 @@ from weft.core.lists import Lists
 from weft.core.members import Members
 from weft.core.messages import Messages
 from weft.core.operations import rank_number
+from weft.core.probes import Probes
 from weft.core.reports import Reports
 from weft.core.shared import SharedArray
 from weft.core.stores import Bridge, Store, UniqueId
@@ -28,7 +29,7 @@ from weft.core.vectors import Vectors
 from weft.core.work import Work
 
 
-class Communicator(Members, Reports, Collectives[None, Work, int], Vectors[None, Work, int], Lists[None, Work, int], Messages[None, Work, int]):
+class Communicator(Members, Reports, Probes, Collectives[None, Work, int], Vectors[None, Work, int], Lists[None, Work, int], Messages[None, Work, int]):
     """Ranks that do collectives together. Made by weft.init(), split() and local(); a context manager that destroys itself."""
 
     @classmethod
