@@ -152,6 +152,10 @@ weft_result_t Job::Start(weft_group_t group, const weft_call_t* call, size_t shi
                            call, work);
     case OperationKind::kHyperCube:
       return RunHyperCube(group, call, shift);
+    case OperationKind::kScan:
+      return weft_scan(in, out, count, dtype, op, group, call, work);
+    case OperationKind::kExscan:
+      return weft_exscan(in, out, count, dtype, op, group, call, work);
     case OperationKind::kBarrier:
       break;
   }
@@ -159,8 +163,14 @@ weft_result_t Job::Start(weft_group_t group, const weft_call_t* call, size_t shi
 }
 
 DataKey Job::Key(uint64_t seed) const {
-  const Reduction* reduced = operation->reduces ? reduction : nullptr;
-  return {type, reduced, ranks, seed, std::max(extent.send_count, extent.recv_count)};
+  const bool exclusive = operation->kind == OperationKind::kExscan;
+  const bool prefix = exclusive || operation->kind == OperationKind::kScan;
+  return {.type = type,
+          .reduction = operation->reduces ? reduction : nullptr,
+          .ranks = ranks,
+          .seed = seed,
+          .length = std::max(extent.send_count, extent.recv_count),
+          .reduced_ranks = prefix ? rank + (exclusive ? 0 : 1) : 0};
 }
 
 std::vector<Piece> Job::Result() const {
@@ -176,6 +186,11 @@ std::vector<Piece> Job::Result() const {
     case OperationKind::kAllReduce:
     case OperationKind::kReduce:
       if (has_result) pieces.push_back({Piece::kReduced, 0, 0, count});
+      break;
+    case OperationKind::kScan:
+    case OperationKind::kExscan:
+      if (operation->kind == OperationKind::kScan || rank > 0)
+        pieces.push_back({Piece::kReduced, 0, 0, count});
       break;
     case OperationKind::kReduceScatter:
       pieces.push_back({Piece::kReduced, rank * count, 0, count});

@@ -26,6 +26,8 @@ constexpr std::array kOperations = [] {
       {kSendRecv, "sendrecv", "SendRecv", kWhole, false, false, false, false},
       {kHyperCube, "hypercube", "HyperCube", kCollects, false, false, true, true},
       {kBarrier, "barrier", "Barrier", kNone, false, false, false, false},
+      {kScan, "scan", "Scan", kWhole, true, false, true, false},
+      {kExscan, "exscan", "Exscan", kWhole, true, false, true, false},
   });
 }();
 
@@ -84,6 +86,9 @@ double Accesses(OperationKind kind, double n, bool symmetric, bool in_place) {
     case OperationKind::kReduce:
     case OperationKind::kReduceScatter:
       return symmetric ? n + 1 : 3 * n - 1;
+    case OperationKind::kScan:
+    case OperationKind::kExscan:  // the last rank's input, and the first one's output, are nobody's
+      return (symmetric ? 2 * n : 4 * n - 2) - (kind == OperationKind::kExscan ? 2 : 0);
     case OperationKind::kAllGather:
       return (symmetric ? n : 2 * n) + (in_place ? 0 : 1);
     case OperationKind::kBroadcast:
@@ -128,6 +133,8 @@ double BusFactor(OperationKind kind, size_t ranks) {
     case OperationKind::kSendRecv:
     case OperationKind::kHyperCube:
     case OperationKind::kBarrier:
+    case OperationKind::kScan:
+    case OperationKind::kExscan:
       break;
   }
   return 1;

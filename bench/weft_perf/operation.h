@@ -28,6 +28,8 @@ enum class OperationKind {
   kSendRecv,
   kHyperCube,
   kBarrier,
+  kScan,
+  kExscan,
 };
 
 // How the command line's bytes become a rank's input and output.

@@ -29,7 +29,7 @@ class Pattern {
 
   // What `rank` contributes.
   static Pattern Input(const DataKey& key, size_t rank);
-  // The reduction of all ranks' contributions; key.reduction must be set.
+  // The reduction of the ranks' contributions; key.reduction must be set.
   static Pattern Reduced(const DataKey& key);
   // What `rank` contributes where the order of additions is to show in the result.
   static Pattern OrderSensitive(const DataKey& key, size_t rank);

@@ -34,6 +34,8 @@ class ExactValues {
  private:
   weft_op_t op() const { return key_.reduction->op; }
 
+  size_t reduced_ranks() const { return key_.reduced_ranks == 0 ? key_.ranks : key_.reduced_ranks; }
+
   bool is_sum() const { return op() != WEFT_PROD && op() != WEFT_MAX && op() != WEFT_MIN; }
 
   uint64_t Random(size_t rank, size_t index) const;
@@ -134,7 +136,7 @@ uint64_t ExactValues::InputBits(size_t rank, size_t index) const {
 template <typename Value, typename Contribution, typename Less>
 Value ExactValues::Reduce(const Contribution& contribution, const Less& less) const {
   Value result = contribution(0);
-  for (size_t rank = 1; rank < key_.ranks; ++rank) {
+  for (size_t rank = 1; rank < reduced_ranks(); ++rank) {
     const Value value = contribution(rank);
     if (op() == WEFT_PROD) {
       result *= value;
@@ -159,7 +161,7 @@ uint64_t ExactValues::ReducedBits(size_t index) const {
       return factor(rank) * Float(rank, index);
     };
     const double result = Reduce<double>(contribution, std::less<>());
-    return EncodeFloat(average ? result / key_.ranks : result, type_);
+    return EncodeFloat(average ? result / reduced_ranks() : result, type_);
   }
   const auto contribution = [&](size_t rank) {
     return static_cast<uint64_t>(factor(rank)) * Integer(rank, index);
@@ -170,7 +172,7 @@ uint64_t ExactValues::ReducedBits(size_t index) const {
   };
   const uint64_t result = Reduce<uint64_t>(contribution, less);
   return average ? static_cast<uint64_t>(static_cast<int64_t>(result) /
-                                         static_cast<int64_t>(key_.ranks))
+                                         static_cast<int64_t>(reduced_ranks()))
                  : result;
 }
 

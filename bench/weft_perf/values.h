@@ -29,11 +29,12 @@ struct DataKey {
   size_t ranks = 1;
   uint64_t seed = 0;
   size_t length = SIZE_MAX;  // only elements below this are asked for; small ones cost less
+  size_t reduced_ranks = 0;  // whose values are reduced, from rank 0 on; 0: all
 };
 
 // The bits of what `rank` contributes at `index`, in the low bytes.
 uint64_t ExactBits(const DataKey& key, size_t rank, size_t index);
-// Of the reduction of all ranks' exact values; key.reduction must be set.
+// Of the reduction of the ranks' exact values; key.reduction must be set.
 uint64_t ReducedBits(const DataKey& key, size_t index);
 uint64_t RealBits(const DataKey& key, size_t rank, size_t index);
 

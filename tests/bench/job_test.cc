@@ -48,6 +48,8 @@ class JobCheck : public ::testing::TestWithParam<std::tuple<const char*, bool>> 
     switch (job_.operation->kind) {
       case OperationKind::kAllReduce:
       case OperationKind::kReduce:
+      case OperationKind::kScan:
+      case OperationKind::kExscan:
         Pattern::Reduced(key).Fill(out, 0, count);
         break;
       case OperationKind::kReduceScatter:
@@ -122,7 +124,7 @@ INSTANTIATE_TEST_SUITE_P(All, JobCheck,
                          ::testing::Combine(::testing::Values("all_reduce", "reduce", "broadcast",
                                                               "all_gather", "reduce_scatter",
                                                               "alltoall", "gather", "scatter",
-                                                              "hypercube"),
+                                                              "hypercube", "scan", "exscan"),
                                             ::testing::Bool()));
 
 INSTANTIATE_TEST_SUITE_P(NotInPlace, JobCheck,

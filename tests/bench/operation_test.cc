@@ -165,6 +165,8 @@ TEST(Bound, FractionsFollowFromTheAccesses) {
   EXPECT_DOUBLE_EQ(BoundFraction(OperationKind::kAllToAll, 2, true, true), 0.5);
   EXPECT_DOUBLE_EQ(BoundFraction(OperationKind::kSendRecv, 4, false, false), 0.125);
   EXPECT_DOUBLE_EQ(BoundFraction(OperationKind::kHyperCube, 2, false, true), 0.25);
+  EXPECT_DOUBLE_EQ(BoundFraction(OperationKind::kScan, 2, true, true), 0.5);
+  EXPECT_DOUBLE_EQ(BoundFraction(OperationKind::kExscan, 2, false, true), 0.5);
   EXPECT_EQ(BoundFraction(OperationKind::kAllToAllV, 2, true, true), 0);
   EXPECT_EQ(BoundFraction(OperationKind::kBarrier, 2, true, true), 0);
   EXPECT_EQ(BoundFraction(OperationKind::kAllReduce, 1, true, true), 0);

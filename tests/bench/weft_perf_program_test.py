@@ -65,7 +65,7 @@ class WeftPerf(unittest.TestCase):
                 self.check_table(result, operation, 5)
 
     def test_new_operations_in_every_mode(self):
-        for operation in ("alltoall", "alltoallv", "gather", "scatter", "sendrecv", "hypercube"):
+        for operation in ("alltoall", "alltoallv", "gather", "scatter", "sendrecv", "hypercube", "scan", "exscan"):
             for mode in ("-R 1", "-R 2", "--async", "-m 4", "--hot --bound", "-z 1", "-d f8e4m3 -c 2"):
                 with self.subTest(operation + " " + mode):
                     result = run(f"{operation} -b 64K -e 64K -n 4 {mode} --nprocs 2")
@@ -76,7 +76,7 @@ class WeftPerf(unittest.TestCase):
         self.assertIn("# Out of bounds values : 0 OK\n", result.stdout)
 
     def test_every_type_and_reduction(self):
-        for operation, ranks in (("all_reduce", 2), ("reduce_scatter", 3), ("reduce", 4)):
+        for operation, ranks in (("all_reduce", 2), ("reduce_scatter", 3), ("reduce", 4), ("scan", 3), ("exscan", 4)):
             with self.subTest(operation):
                 result = run(f"{operation} -b 4096 -e 4096 -n 2 -o all -d all --nprocs {ranks}")
                 self.check_table(result, operation, 12 * 6)
