@@ -76,7 +76,8 @@ absl::Status ReducePrefixes(OperationFrame& frame) {
     if (!HasOutput(frame.call(), peer)) continue;
     WEFT_ASSIGN_OR_RETURN(outputs[peer], PeerBuffer(frame, peer, Side::kOutput, begin, count));
   }
-  const size_t chunk = kPrefixChunkBytes / static_cast<size_t>(state.size) / element;
+  const size_t chunk =
+      std::max<size_t>(1, kPrefixChunkBytes / static_cast<size_t>(state.size) / element);
   for (size_t done = 0; done < count; done += chunk) {
     if (state.aborted()) return Aborted();
     const void* sources[kNodeRanksMax];

@@ -135,12 +135,20 @@ absl::Status MemoryMeter::Settle() {
 }
 
 absl::Status MemoryMeter::ExpectHeld(const Held& held) {
+  return Expect(held, &Held::IsLike);
+}
+
+absl::Status MemoryMeter::ExpectNoMoreThan(const Held& held) {
+  return Expect(held, &Held::IsNoMoreThan);
+}
+
+absl::Status MemoryMeter::Expect(const Held& held, bool (Held::*fits)(const Held&) const) {
   const int64_t begin_ns = MonotonicNs();
   int64_t waited_ns = 0;
   while (waited_ns < 10'000'000'000) {
     ReclaimDeferred();
     WEFT_RETURN_IF_ERROR(Sample());
-    if (now_.IsLike(held)) return absl::OkStatus();
+    if ((now_.*fits)(held)) return absl::OkStatus();
     WEFT_ASSIGN_OR_RETURN(waited_ns, Sum(MonotonicNs() - begin_ns));
   }
   return absl::InternalError(StrCat(now_.file_bytes, " bytes of shared memory, ",

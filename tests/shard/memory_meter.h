@@ -34,6 +34,10 @@ struct Held {
   bool IsLike(const Held& other) const {
     return file_bytes == other.file_bytes && private_bytes == other.private_bytes;
   }
+
+  bool IsNoMoreThan(const Held& other) const {
+    return file_bytes <= other.file_bytes && private_bytes <= other.private_bytes;
+  }
 };
 
 class MemoryMeter {
@@ -60,6 +64,8 @@ class MemoryMeter {
   // Ok if shared and private memory are as they were in `held`, to the byte, within a deadline: for the same reason, and
   // because groups that were closed give memory back when all ranks have left.
   absl::Status ExpectHeld(const Held& held);
+  // The same of memory that may have become less: on a busy machine what was freed late may still have been in `held`.
+  absl::Status ExpectNoMoreThan(const Held& held);
 
   // Of this process's mappings of memfd:weft.
   static int64_t PssBytes();
@@ -67,6 +73,7 @@ class MemoryMeter {
   static int64_t FileBytes();
 
  private:
+  absl::Status Expect(const Held& held, bool (Held::*fits)(const Held&) const);
   // What is rounded away from the Pss at most.
   int64_t RoundingBytes() const;
   // Repeats until both counts agree.

@@ -257,7 +257,7 @@ TEST_P(OutsideMemory, DoesNotGrowFromStepToStep) {
         WEFT_RETURN_IF_ERROR(meter.Settle());
         second = meter.now();
       } else if ((step > 2 && step <= 5) || step % 50 == 0) {
-        const absl::Status held = meter.ExpectHeld(second);  // before any sentence takes memory
+        const absl::Status held = meter.ExpectNoMoreThan(second);  // before any sentence takes memory
         if (!held.ok()) return Annotate(held, StrCat("after step ", step, ": "));
       }
     }
@@ -282,7 +282,7 @@ TEST_P(OutsideMemory, HoldsNoMoreAfterALongWait) {
     for (int late = 0; late < group.size(); ++late) {
       if (group.rank() == late) WEFT_RETURN_IF_ERROR(AwaitAWaiter(group));
       WEFT_RETURN_IF_ERROR(training->Step());
-      WEFT_RETURN_IF_ERROR(meter.ExpectHeld(before));
+      WEFT_RETURN_IF_ERROR(meter.ExpectNoMoreThan(before));
     }
     return absl::OkStatus();
   });
