@@ -263,7 +263,7 @@ TEST(CompoundOp, ReducesWholeElementsWhereverItIsDivided) {
       uint64_t number = seed;
       for (const Reduction& reduction : kReductions) {
         const Op op(reduction);
-        for (const size_t elements : {1, 2, 3, 11, 77, 625, 1'021, 4'099, 20'011}) {
+        for (const size_t elements : {1, 2, 3, 11, 77, 625, 4'099, 9'973}) {
           ++number;
           std::string problem = ReduceWhole(self, reduction, op.get(), elements, number);
           if (problem.empty() && elements < 5'000)

@@ -281,12 +281,6 @@ def blocks_before(model, preset, settings):
     return *shard(model, preset), model
 
 
-def blocks_in_one_graph(model, preset, settings):
-    for layer in model.layers:
-        layer.compile(fullgraph=True, **settings)
-    return *shard(model, preset), model
-
-
 def blocks_after(model, preset, settings):
     sharded = shard(model, preset)
     for layer in model.layers:
@@ -317,11 +311,6 @@ def whole_in_place(model, preset, settings):
     return *sharded, model
 
 
-def whole_in_place_before(model, preset, settings):
-    model.compile(**settings)
-    return *shard(model, preset), model
-
-
 def of_a_compiled_model(model, preset, settings):
     compiled = torch.compile(model, **settings)
     return *shard(compiled, preset), compiled
@@ -338,8 +327,8 @@ def step_function(model, preset, settings):
     return *sharded, torch.compile(lambda x: model(x) * 1.0, **settings)
 
 
-_ONE_GRAPH = (blocks_in_one_graph, blocks_of_torchtitan)
-_WAYS = (*_ONE_GRAPH, blocks_before, blocks_after, layers_in_blocks, whole_outside, whole_in_place, whole_in_place_before, of_a_compiled_model, forwards, step_function)
+_ONE_GRAPH = (blocks_of_torchtitan,)
+_WAYS = (*_ONE_GRAPH, blocks_before, blocks_after, layers_in_blocks, whole_outside, whole_in_place, of_a_compiled_model, forwards, step_function)
 
 
 class FullyShard(TorchRanksTest):

@@ -7,8 +7,6 @@ Thread-safety: one thread at a time, as the context. autograd runs hooks of the 
 """
 from __future__ import annotations
 
-import contextlib
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -68,16 +66,6 @@ class _EndBackward(torch.autograd.Function):
         return (None, *gradients)
 
 
-class _Restored:
-    """A handle whose removal gives a module back what module.compile() has made."""
-
-    def __init__(self, module: Any, compiled: Callable[..., Any]) -> None:
-        self._module, self._compiled = module, compiled
-
-    def remove(self) -> None:
-        self._module._compiled_call_impl = self._compiled
-
-
 class ManagedUnit(NotCopied):
     """One unit and its module. `unit` is None of a model whose params are all in other units; it still begins and ends forwards if it is the root."""
 
@@ -101,14 +89,8 @@ class ManagedUnit(NotCopied):
                 param.locate()
                 param.bring()
             param.watch(self._need_backward)
-        self._handles: list[Any] = []
-        compiled = getattr(module, "_compiled_call_impl", None)
-        if compiled is None:
-            self._handles += [module.register_forward_pre_hook(self._before_forward, with_kwargs=True, prepend=True),
-                              module.register_forward_hook(self._after_forward, always_call=True)]
-        else:  # by module.compile(), which would have hooks in the graph, and break it there
-            module._compiled_call_impl = functools.partial(self._call, module, compiled)
-            self._handles.append(_Restored(module, compiled))
+        self._handles = [module.register_forward_pre_hook(self._before_forward, with_kwargs=True, prepend=True),
+                         module.register_forward_hook(self._after_forward, always_call=True)]
 
     def remove(self) -> None:
         for handle in self._handles:
@@ -154,19 +136,6 @@ class ManagedUnit(NotCopied):
             self._settle()
         if self._root and not self._uses:
             self._steps.end_forward()
-
-    def _call(self, module: Any, compiled: Callable[..., Any], *given: Any, **named: Any) -> Any:
-        """What torch calls in place of what module.compile() has made."""
-        changed = self._before_forward(module, given, named)
-        given, named = (given, named) if changed is None else changed
-        try:
-            returned = compiled(*given, **named)
-        except BaseException:
-            with contextlib.suppress(Exception):  # what came first says more
-                self._after_forward(module, given, None)
-            raise
-        self._after_forward(module, given, returned)
-        return returned
 
     # ---- backward ----
 
