@@ -20,8 +20,10 @@
 
 #include "absl/strings/cord.h"
 #include "absl/strings/numbers.h"
+#include "base/child_descriptors.h"
 #include "base/fd.h"
 #include "base/new_fd.h"
+#include "base/options.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "base/wait.h"
@@ -131,11 +133,11 @@ absl::Status BindError(int error_number, const std::string& where) {
 }
 
 // Small frames go out at once. An idle connection is asked about each second, so that one whose peer machine has vanished ends within
-// seconds; the machine's kernel answers that, whatever its processes do.
+// seconds, or when that machine counts as unreachable; its kernel answers, whatever its processes do.
 void TuneTcp(int fd, bool tcp) {
   if (!tcp) return;
   const int one = 1;
-  const int probes = 3;
+  const int probes = static_cast<int>(std::max<int64_t>(3, UnreachableNs() / 1'000'000'000));
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
   setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
   setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &one, sizeof(one));
@@ -291,6 +293,7 @@ PeerIdentity SystemNet::Peer(int stream) {
 }
 
 void SystemNet::Close(int handle) {
+  ForgetKept(handle);
   UniqueFd closer(handle);
 }
 
@@ -298,6 +301,17 @@ void SystemNet::EndUnanswered(int stream, int64_t after_ns) {
   // A unix socket refuses it, and needs it not.
   const int after_ms = static_cast<int>(std::clamp<int64_t>(after_ns / 1'000'000, 1, INT_MAX));
   setsockopt(stream, IPPROTO_TCP, TCP_USER_TIMEOUT, &after_ms, sizeof(after_ms));
+}
+
+int64_t SystemNet::UnansweredNs(int stream) {
+  tcp_info info = {};
+  socklen_t size = sizeof(info);
+  if (getsockopt(stream, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return kNotKnownNs;
+  return int64_t{std::min(info.tcpi_last_ack_recv, info.tcpi_last_data_recv)} * 1'000'000;
+}
+
+void SystemNet::KeepFromChildren(int handle) {
+  weft::KeepFromChildren(handle);
 }
 
 absl::Status SystemNet::Poll(std::span<PollItem> items, int64_t deadline_ns) {

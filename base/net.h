@@ -58,6 +58,23 @@ struct PeerIdentity {
   std::string address;  // for messages
 };
 
+// Both ends of a stream, without ports; "" where there is none.
+struct StreamAddresses {
+  std::string from;
+  std::string to;
+};
+
+// What a stream has carried, as the system counts it. All zero where it does not.
+struct StreamTraffic {
+  uint64_t acknowledged_bytes = 0;  // of those written here
+  uint64_t received_bytes = 0;
+  uint64_t unacknowledged_bytes = 0;  // sent
+  uint64_t waiting_bytes = 0;         // not sent yet
+  int sent_again = 0;         // how often in a row what is unacknowledged was sent again in vain
+  bool answered = false;      // anything came after the last of that
+  uint32_t packet_bytes = 0;  // of the largest packet, as far as is known of the way (MTU)
+};
+
 class Net {
  public:
   virtual ~Net() = default;
@@ -86,6 +103,19 @@ class Net {
   // a kernel is always there to answer: unix sockets, simulated ones.
   virtual void EndUnanswered(int /*stream*/, int64_t /*after_ns*/) {}
 
+  // How long ago the machine at the other end of a connected stream last answered: sent something, or acknowledged what it was sent or asked. Its
+  // system does so whatever the process there does, and is asked each second while nothing else is said. kNotKnownNs where nobody counts.
+  static constexpr int64_t kNotKnownNs = INT64_MAX;
+
+  virtual int64_t UnansweredNs(int /*stream*/) { return kNotKnownNs; }
+
+  virtual StreamTraffic Traffic(int /*stream*/) { return {}; }
+
+  virtual StreamAddresses Addresses(int /*stream*/) { return {}; }
+
+  // A forked child of this process has no part in the stream or listener, until Close(): who is at the other end hears when this process ends.
+  virtual void KeepFromChildren(int /*handle*/) {}
+
   // Waits until an item is ready or the deadline has passed (in the past: does not wait).
   virtual absl::Status Poll(std::span<PollItem> items, int64_t deadline_ns) = 0;
 };
@@ -102,6 +132,10 @@ class SystemNet : public Net {
   void Close(int handle) override;
   void StopListening(int listener) override;
   void EndUnanswered(int stream, int64_t after_ns) override;
+  int64_t UnansweredNs(int stream) override;
+  StreamTraffic Traffic(int stream) override;
+  StreamAddresses Addresses(int stream) override;
+  void KeepFromChildren(int handle) override;
   absl::Status Poll(std::span<PollItem> items, int64_t deadline_ns) override;
 };
 

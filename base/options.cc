@@ -53,6 +53,11 @@ const Setting kSettings[] = {
       "Deadline of an operation and of making a group, unless the call or the group gives one."},
      &Options::timeout_s,
      {0, 1'000'000'000}},
+    {{"WEFT_UNREACHABLE_S", "seconds", "3",
+      "How long a machine that does not answer is waited for until its ranks are unreachable, at "
+      "least 0.5; one that answers while its ranks are stopped is waited for until the deadline."},
+     &Options::unreachable_s,
+     {0, 3600}},
     {{"WEFT_ISA", "text", "",
       "Instruction set of the reduction kernels: scalar, avx2 or avx512; empty is the best the CPU "
       "has."},
@@ -340,6 +345,10 @@ const Options& GetOptions() {
 
 int64_t TimeoutOrDefault(int64_t timeout_ns) {
   return timeout_ns > 0 ? timeout_ns : static_cast<int64_t>(GetOptions().timeout_s * 1e9);
+}
+
+int64_t UnreachableNs() {
+  return static_cast<int64_t>(GetOptions().unreachable_s * 1e9);
 }
 
 size_t OptionCount() {

@@ -20,6 +20,7 @@ namespace weft {
 struct Options {
   std::string log_level = "warn";   // WEFT_LOG
   double timeout_s = 1800;          // WEFT_TIMEOUT_S: deadline of an operation
+  double unreachable_s = 3;         // WEFT_UNREACHABLE_S: until a machine that does not answer is
   std::string isa;                  // WEFT_ISA: "", scalar, avx2, avx512; checked by the kernels
   int64_t heap_bytes = 0;           // WEFT_HEAP_BYTES: address space reserved; 0: physical memory
   int64_t spin_count = -1;          // WEFT_SPIN_COUNT: probes before yielding; -1: chosen
@@ -55,6 +56,9 @@ const Options& GetOptions();
 
 // A timeout that a caller has given, or WEFT_TIMEOUT_S if it is 0 or less.
 int64_t TimeoutOrDefault(int64_t timeout_ns);
+
+// WEFT_UNREACHABLE_S.
+int64_t UnreachableNs();
 
 // A row of the table, for printing.
 struct OptionRow {

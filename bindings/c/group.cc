@@ -169,7 +169,8 @@ absl::Status Make(Store* store, int rank, int size, const GroupOptions& options,
                                   {.fake_nodes = GetOptions().fake_nodes,
                                    .transport = GetOptions().transport,
                                    .streams = static_cast<int>(GetOptions().net_streams),
-                                   .span = {.schedule_files = GetOptions().schedule_file,
+                                   .span = {.limit_ns = UnreachableNs(),
+                                            .schedule_files = GetOptions().schedule_file,
                                             .probe_ns = GetOptions().probe ? kProbeNs : 0}}));
   *group = MakeHandle(std::move(made));
   return absl::OkStatus();

@@ -112,7 +112,7 @@ std::unique_ptr<StoreClient> Agents::NewClient(int32_t label) const {
   options.connect_deadline_ns = MonotonicNs() + TimeoutOrDefault(0);
   options.host_hint = "node 0's weftrun";
   options.address_hint = "--master-addr";
-  options.unanswered_ns = kUnansweredNs;
+  options.unanswered_ns = std::max(kUnansweredNs, UnreachableNs());
   return std::make_unique<StoreClient>(SystemSeams(), std::move(options));
 }
 

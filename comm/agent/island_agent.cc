@@ -14,7 +14,11 @@ namespace weft {
 namespace {
 
 constexpr int64_t kLimitMinNs = 500'000'000;
-constexpr int64_t kLimitMaxNs = 60'000'000'000;
+constexpr int64_t kLimitMaxNs = 3'600'000'000'000;
+// However long the limit is: somebody who is there again is found soon.
+constexpr int64_t kTryMaxNs = 2'000'000'000;
+constexpr int64_t kBeatMaxNs = 500'000'000;
+constexpr int64_t kStalledMaxNs = 1'500'000'000;
 
 IslandAgentSettings Bounded(IslandAgentSettings settings) {
   settings.limit_ns = BoundedIslandLimit(settings.limit_ns);
@@ -23,12 +27,13 @@ IslandAgentSettings Bounded(IslandAgentSettings settings) {
 
 // Shares of the limit. A neighbour falls silent, is looked for, is lost; and is unreachable when the limit is over.
 IslandTimes TimesOf(int64_t limit_ns) {
-  return {.attempt_ns = limit_ns / 6,
-          .beat_ns = limit_ns / 8,
+  return {.attempt_ns = std::min(limit_ns / 6, kTryMaxNs),
+          .beat_ns = std::min(limit_ns / 8, kBeatMaxNs),
           .silence_ns = limit_ns / 3,
-          .longest_pause_ns = limit_ns / 6,
+          .stalled_ns = std::min(limit_ns / 3, kStalledMaxNs),
+          .longest_pause_ns = std::min(limit_ns / 6, kTryMaxNs),
           .lost_ns = limit_ns * 2 / 3,
-          .second_ns = limit_ns / 15,
+          .second_ns = std::min(limit_ns / 15, kTryMaxNs),
           .unanswered_ns = limit_ns};
 }
 
@@ -129,9 +134,11 @@ void IslandAgent::BeginEpoch() {
                                               settings_.gather_ns, settings_.limit_ns);
   for (const GroupVerdict& verdict : memory_->ReadVerdicts())
     voice.relay->Restore(verdict, seams_.clock->NowNs());
-  voice.agreement = std::make_unique<IslandAgreement>(
-      map_, *voice.membership, voice.deaths, memory_, term_, island_, settings_.limit_ns / 3);
-  voice.questions = std::make_unique<IslandQuestions>(island_, settings_.limit_ns / 12);
+  voice.agreement =
+      std::make_unique<IslandAgreement>(map_, *voice.membership, voice.deaths, memory_, term_,
+                                        island_, std::min(settings_.limit_ns / 3, kTryMaxNs));
+  voice.questions =
+      std::make_unique<IslandQuestions>(island_, std::min(settings_.limit_ns / 12, kTryMaxNs));
   voice.next_sequence = term_ << 32;
   voice.seek_ns = seams_.clock->NowNs();
   if (state.epoch == told_epoch_) return;
@@ -309,7 +316,7 @@ void IslandAgent::StepAwake() {
 
 void IslandAgent::StepReach(int64_t now_ns) {
   Voice& voice = *voice_;
-  if (voice.reach->SetOwn(voice.links.Lost(), voice.links.Extra())) {
+  if (voice.reach->SetOwn(voice.links.Lost(), voice.links.Extra(), voice.links.Stalled())) {
     voice.untold_reports.push_back(voice.reach->own());
   }
   TellReports(AgreementMessage::kAll, std::exchange(voice.untold_reports, {}));

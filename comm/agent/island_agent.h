@@ -13,7 +13,8 @@
 //
 // What it knows is facts: deaths that islands have seen among their own processes, connections that are there or not. Silence is
 // never death: an island that cannot be reached, directly or over others, for `limit_ns` is unreachable, on both sides. Time in
-// which this process itself did not run is not counted.
+// which this process itself did not run is not counted. An island that says nothing while its machine answers is stopped, and can be reached
+// (IslandReach::Stalled).
 //
 // The local side says who speaks, and says again to a new speaker what it has said to the one before: deaths, records that
 // are not settled, ranks that wait. Events of the same kind may then come twice; they say the same.
@@ -47,7 +48,7 @@ namespace weft {
 struct IslandAgentSettings {
   std::string secret;  // of the job
   int64_t limit_ns =
-      3'000'000'000;  // until an island that does not answer is unreachable; 0.5 to 60 s
+      3'000'000'000;  // until an island that does not answer is unreachable; 0.5 s to 1 h
   int64_t gather_ns = 20'000'000;  // how long causes of one failure are gathered
 };
 

@@ -16,9 +16,20 @@ namespace {
 constexpr size_t kLinkReadBytes = 16'384;
 // An idle link keeps no more than this of each buffer: there are many, and they are idle nearly always.
 constexpr size_t kKeptBytes = 256;
+// A system asks for an idle connection's other end each second. One that was silent for that long is not: what asks may itself be late.
+constexpr int64_t kMachineAskedNs = 3'000'000'000;
+// The longer a process is silent, the less often it is told that this one is there: what it does not read stands in its machine's memory.
+constexpr int64_t kBeatsPerSilence = 8;
+constexpr int64_t kLookAtLeastNs = 10'000'000;
 
 void ShrinkIfEmpty(std::string* buffer) {
   if (buffer->empty() && buffer->capacity() > kKeptBytes) buffer->shrink_to_fit();
+}
+
+// How long a machine may not have answered whose process has said nothing for `silent_ns`. When it is cut off both stop at one moment, so it is
+// missed after `least_ns`. While its process is stopped for long its system is asked each second, and by few beats.
+int64_t MachinePatienceNs(int64_t silent_ns, int64_t least_ns) {
+  return std::clamp(silent_ns / 2, least_ns, std::max(least_ns, kMachineAskedNs));
 }
 
 std::string LinkSecret(std::string_view job_secret) {
@@ -68,6 +79,7 @@ std::unique_ptr<IslandLink> IslandLink::Accept(const Seams& seams, IslandLinkSet
 // that is gone. Any time below silence_ns would be shorter than what a process may be stopped for.
 void IslandLink::Hold(int handle) {
   handle_ = handle;
+  seams_.net->KeepFromChildren(handle);
   if (settings_.unanswered_ns > 0) seams_.net->EndUnanswered(handle, settings_.unanswered_ns);
 }
 
@@ -79,7 +91,29 @@ PollItem IslandLink::Item() const {
 int64_t IslandLink::NextWakeNs() const {
   if (failed()) return std::numeric_limits<int64_t>::max();
   if (!ready()) return deadline_ns_;
-  return std::min(heard_ns_ + settings_.silence_ns, said_ns_ + settings_.beat_ns);
+  return std::min(LookForMachineNs(), said_ns_ + BeatPauseNs());
+}
+
+int64_t IslandLink::LookForMachineNs() const {
+  return std::max(heard_ns_ + settings_.silence_ns, look_again_ns_);
+}
+
+int64_t IslandLink::BeatPauseNs() const {
+  return std::max(settings_.beat_ns, (said_ns_ - heard_ns_) / kBeatsPerSilence);
+}
+
+int64_t IslandLink::answered_ns() const {
+  if (failed() || state_ == State::kConnecting) return 0;
+  const int64_t unanswered_ns = seams_.net->UnansweredNs(handle_);
+  const int64_t now_ns = seams_.clock->NowNs();
+  return unanswered_ns >= now_ns ? 0 : now_ns - unanswered_ns;
+}
+
+bool IslandLink::MachineAnswers(int64_t heard_ns, int64_t least_ns) const {
+  const int64_t now_ns = seams_.clock->NowNs();
+  const int64_t answered_at_ns = answered_ns();
+  return answered_at_ns > 0 &&
+         now_ns < answered_at_ns + MachinePatienceNs(now_ns - heard_ns, least_ns);
 }
 
 void IslandLink::Advance(bool readable, bool writable) {
@@ -94,9 +128,16 @@ void IslandLink::Advance(bool readable, bool writable) {
     Fail(MakeError(WEFT_TIMEOUT, "it does not answer"));
   }
   if (!ready()) return;
-  if (now_ns >= heard_ns_ + settings_.silence_ns) {
-    Fail(MakeError(WEFT_TIMEOUT, "it has fallen silent"));
-  } else if (now_ns >= said_ns_ + settings_.beat_ns) {
+  if (now_ns >= LookForMachineNs()) {
+    const int64_t until_ns =
+        answered_ns() + MachinePatienceNs(now_ns - heard_ns_, settings_.silence_ns);
+    if (now_ns >= until_ns) {
+      Fail(MakeError(WEFT_TIMEOUT, "it has fallen silent"));
+      return;
+    }
+    look_again_ns_ = std::max(until_ns, now_ns + kLookAtLeastNs);
+  }
+  if (now_ns >= said_ns_ + BeatPauseNs()) {
     Send(IslandFrame::kBeat, "");
     Flush();
   }
@@ -154,6 +195,8 @@ void IslandLink::FinishConnect() {
       LinkSecret(settings_.secret),
       {.rank = settings_.self.island, .size = static_cast<int32_t>(epoch_)}, *seams_.random);
   state_ = State::kHandshake;
+  // Its process may be stopped.
+  deadline_ns_ = std::max(deadline_ns_, seams_.clock->NowNs() + settings_.greet_ns);
 }
 
 void IslandLink::ShakeHands() {

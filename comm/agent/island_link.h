@@ -14,6 +14,10 @@
 // It fails when the other side closes it, breaks it, says nothing for `silence_ns`, does not take what is sent, or
 // sends what it should not. None of that says that anybody has died.
 //
+// A process that is stopped says nothing, but its machine's system goes on to acknowledge what comes for it. So the link of one that
+// falls silent lives as long as that answers: nobody who is only stopped is given up. A machine that is frozen, or cut off,
+// does not answer. Forked children of this process have no part in the socket, so that its end says that this process has ended.
+//
 // Thread-safety: owned by one thread; nothing waits. Owns its socket.
 #pragma once
 
@@ -36,8 +40,10 @@ struct IslandLinkSettings {
   std::string secret;
   IslandWho self;
   int64_t attempt_ns = 0;  // for everything until the link is ready
-  int64_t beat_ns = 0;     // something is sent at least that often
-  int64_t silence_ns = 0;  // hearing nothing for so long ends the link
+  int64_t greet_ns = 0;    // of a dialled one for the rest, if longer, once a machine has taken it
+  int64_t beat_ns = 0;     // something is sent at least that often to one that is heard
+  int64_t silence_ns =
+      0;  // hearing nothing for so long ends the link, if its machine is silent too
   int64_t unanswered_ns =
       0;  // and the other machine's kernel not answering for so long ends its socket
 };
@@ -85,6 +91,13 @@ class IslandLink {
   // When something last came.
   int64_t heard_ns() const { return heard_ns_; }
 
+  // When the other machine has answered last, though its process may not; 0: not known, as before it has taken the connection.
+  int64_t answered_ns() const;
+
+  // Whether that was lately, at most `least_ns` ago or, as its system is asked more seldom the longer its process says nothing, half of the time
+  // since that was heard, up to some seconds.
+  bool MachineAnswers(int64_t heard_ns, int64_t least_ns) const;
+
   // Of its frames: the dialling side's.
   uint32_t epoch() const { return epoch_; }
 
@@ -105,6 +118,8 @@ class IslandLink {
   void SayWho();
   void Receive();
   std::optional<Frame> Open();
+  int64_t BeatPauseNs() const;
+  int64_t LookForMachineNs() const;
 
   const Seams seams_;
   const IslandLinkSettings settings_;
@@ -115,6 +130,7 @@ class IslandLink {
   int64_t deadline_ns_;  // of the state, while not ready
   int64_t heard_ns_;
   int64_t said_ns_;
+  int64_t look_again_ns_ = 0;  // for a machine that has answered though its process is silent
   std::optional<LinkHandshake> handshake_;  // until it is done
   std::string in_;
   std::string out_;

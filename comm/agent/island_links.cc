@@ -33,6 +33,7 @@ void IslandLinks::StopListening() {
 
 absl::Status IslandLinks::Listen(Endpoint endpoint) {
   WEFT_ASSIGN_OR_RETURN(listener_, seams_.net->Listen(&endpoint));
+  seams_.net->KeepFromChildren(listener_);
   return absl::OkStatus();
 }
 
@@ -94,6 +95,33 @@ IslandLink* IslandLinks::ReadyLink(int island) const {
   return nullptr;
 }
 
+// Nothing was heard of its processes for a while, but its machine answers: on the connection, or on one that is made again and again.
+bool IslandLinks::IsStalled(int island, const Wanted& wanted) const {
+  const int64_t now_ns = seams_.clock->NowNs();
+  if (const IslandLink* const link = ReadyLink(island)) {
+    return now_ns >= link->heard_ns() + times_.stalled_ns &&
+           link->MachineAnswers(link->heard_ns(), times_.stalled_ns);
+  }
+  return now_ns >= wanted.heard_ns + times_.stalled_ns &&
+         now_ns < wanted.taken_ns + 2 * times_.stalled_ns;
+}
+
+int64_t IslandLinks::LostNs(const Wanted& wanted) const {
+  return std::max(wanted.heard_ns, wanted.answered_ns) + times_.lost_ns;
+}
+
+// Only of an island that is silent: to ask is a system call.
+void IslandLinks::NoteAnswers(int island, Wanted* wanted) const {
+  const int64_t now_ns = seams_.clock->NowNs();
+  if (now_ns < wanted->heard_ns + times_.stalled_ns) return;
+  for (const Held& held : links_) {
+    if (held.island != island) continue;
+    wanted->answered_ns = std::max(wanted->answered_ns, held.link->answered_ns());
+    if (!held.greeted && held.link->MachineAnswers(wanted->heard_ns, times_.stalled_ns))
+      wanted->taken_ns = now_ns;
+  }
+}
+
 void IslandLinks::AppendPollItems(std::vector<PollItem>* items) const {
   if (listener_ >= 0 && seams_.clock->NowNs() >= accept_again_ns_) {
     items->push_back({.handle = listener_, .want_read = true});
@@ -114,8 +142,11 @@ int64_t IslandLinks::NextWakeNs() const {
   for (const auto& [island, wanted] : wanted_) {
     if (Has(island)) continue;
     if (!Dialling(island)) wake_ns = std::min(wake_ns, wanted.next_ns);
-    const int64_t lost_ns = wanted.heard_ns + times_.lost_ns;
-    if (IsNeighbour(island) && lost_ns > now_ns) wake_ns = std::min(wake_ns, lost_ns);
+    if (!IsNeighbour(island)) continue;
+    const int64_t lost_ns = LostNs(wanted);
+    if (lost_ns > now_ns) wake_ns = std::min(wake_ns, lost_ns);
+    // Its machine may be cut off in the meantime.
+    if (IsStalled(island, wanted)) wake_ns = std::min(wake_ns, now_ns + times_.stalled_ns);
   }
   return wake_ns;
 }
@@ -260,6 +291,7 @@ int64_t IslandLinks::AfterPause(Wanted* wanted) {
 void IslandLinks::Sweep() {
   const int64_t now_ns = seams_.clock->NowNs();
   for (auto& [island, wanted] : wanted_) {
+    NoteAnswers(island, &wanted);
     const IslandLink* const link = ReadyLink(island);
     if (link == nullptr) continue;
     wanted.there_ns = now_ns;
@@ -314,8 +346,10 @@ void IslandLinks::Dial(int island, Wanted* wanted, const IslandNumberSet& ended)
     return;
   }
   const IslandProcess& process = *candidates[wanted->candidate % candidates.size()];
+  IslandLinkSettings settings = Settings();
+  settings.greet_ns = (seams_.clock->NowNs() - wanted->heard_ns) / 2;
   links_.push_back(
-      {.link = IslandLink::Dial(seams_, Settings(), process.endpoint), .island = island});
+      {.link = IslandLink::Dial(seams_, std::move(settings), process.endpoint), .island = island});
   // One that failed at once is swept in the next step, which must come.
   if (links_.back().link->failed()) wanted->next_ns = seams_.clock->NowNs();
 }
@@ -375,11 +409,20 @@ std::vector<int32_t> IslandLinks::Lost() const {
   const int64_t now_ns = seams_.clock->NowNs();
   std::vector<int32_t> lost;
   for (const int island : neighbours_) {
-    if (!Has(island) && now_ns >= wanted_.at(island).heard_ns + times_.lost_ns) {
+    const Wanted& wanted = wanted_.at(island);
+    if (!Has(island) && now_ns >= LostNs(wanted) && !IsStalled(island, wanted)) {
       lost.push_back(island);
     }
   }
   return lost;
+}
+
+std::vector<int32_t> IslandLinks::Stalled() const {
+  std::vector<int32_t> stalled;
+  for (const int island : neighbours_) {
+    if (IsStalled(island, wanted_.at(island))) stalled.push_back(island);
+  }
+  return stalled;
 }
 
 std::vector<int32_t> IslandLinks::Extra() const {

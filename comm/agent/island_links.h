@@ -16,6 +16,9 @@
 //
 // A connection to an island of another epoch is good for one thing: the side that is ahead says what the membership is.
 //
+// An island whose processes are all stopped says nothing, but its machine takes connections and acknowledges what is sent. It is stalled, not
+// lost: its connection stays, or one that is made waits the longer for its greeting the longer nothing was heard.
+//
 // Thread-safety: owned by one thread; nothing waits. Owns its sockets.
 #pragma once
 
@@ -37,8 +40,9 @@ struct IslandTimes {
   int64_t attempt_ns;
   int64_t beat_ns;
   int64_t silence_ns;
+  int64_t stalled_ns;  // nothing was heard for so long of one whose machine answers
   int64_t longest_pause_ns;
-  int64_t lost_ns;        // hearing nothing of a neighbour for so long, it is lost
+  int64_t lost_ns;        // hearing nothing of a neighbour or its machine for so long, it is lost
   int64_t second_ns;      // after that, the side that accepts dials too
   int64_t unanswered_ns;  // see IslandLinkSettings
 };
@@ -99,8 +103,10 @@ class IslandLinks {
   // Sends what can be sent without waiting.
   void Flush();
 
-  // Neighbours that have not been heard of for lost_ns, and connections beside the topology's.
+  // Neighbours of which, and of whose machines, nothing was heard for lost_ns; those whose machine alone is heard; and connections beside
+  // the topology's.
   std::vector<int32_t> Lost() const;
+  std::vector<int32_t> Stalled() const;
   std::vector<int32_t> Extra() const;
 
   // Ready and others.
@@ -115,8 +121,10 @@ class IslandLinks {
     size_t candidate = 0;
     int64_t pause_ns = 0;
     int64_t next_ns = 0;
-    int64_t there_ns = 0;  // when a connection was last there
-    int64_t heard_ns = 0;  // when something last came on one, or it was first wanted
+    int64_t there_ns = 0;     // when a connection was last there
+    int64_t heard_ns = 0;     // when something last came on one, or it was first wanted
+    int64_t answered_ns = 0;  // when its machine last answered, though no process did
+    int64_t taken_ns = 0;  // when it last had taken a connection on which no process says who it is
   };
 
   struct Held {
@@ -129,6 +137,9 @@ class IslandLinks {
 
   IslandLinkSettings Settings() const;
   IslandLink* ReadyLink(int island) const;
+  bool IsStalled(int island, const Wanted& wanted) const;
+  int64_t LostNs(const Wanted& wanted) const;
+  void NoteAnswers(int island, Wanted* wanted) const;
   bool OfThisEpoch(const Held& held) const;
   bool Current(const Held& held) const;
   void Accept();

@@ -11,12 +11,12 @@
 // Thread-safety: one thread per process; processes at the same time. The block is borrowed; zeroed pages have no mail.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 
 #include "comm/agent/island_protocol.h"
+#include "comm/agent/shared_text.h"
 
 namespace weft {
 
@@ -36,7 +36,7 @@ class IslandMail {
   std::optional<FailureRecord> Read(int process, uint64_t* version) const;
 
  private:
-  std::atomic<uint64_t>& Word(int process, size_t index) const;
+  SharedText Place(int process) const;
 
   std::byte* const block_;
   const int process_count_;

@@ -178,6 +178,7 @@ std::string EncodeReach(const std::vector<ReachReport>& reports) {
     writer.U64(report.number);
     WriteList(report.lost, kIslandPeersMax, &writer);
     WriteList(report.extra, kIslandPeersMax, &writer);
+    WriteList(report.stalled, kIslandPeersMax, &writer);
   }
   return writer.Take();
 }
@@ -191,7 +192,8 @@ absl::StatusOr<std::vector<ReachReport>> DecodeReach(std::string_view body) {
     report.island = reader.I32();
     report.number = reader.U64();
     if (!ReadList(&reader, kIslandPeersMax, &report.lost) ||
-        !ReadList(&reader, kIslandPeersMax, &report.extra)) {
+        !ReadList(&reader, kIslandPeersMax, &report.extra) ||
+        !ReadList(&reader, kIslandPeersMax, &report.stalled)) {
       return MalformedFrame("report of connections");
     }
   }

@@ -92,15 +92,17 @@ struct RankDeath {
 // In what an island's connections differ from the topology's.
 struct ReachReport {
   int32_t island = -1;
-  uint64_t number = 0;         // the higher one counts
-  std::vector<int32_t> lost;   // neighbours without a connection
-  std::vector<int32_t> extra;  // connections to others
+  uint64_t number = 0;           // the higher one counts
+  std::vector<int32_t> lost;     // neighbours without a connection
+  std::vector<int32_t> extra;    // connections to others
+  std::vector<int32_t> stalled;  // neighbours whose machine answers, but none of its processes
 };
 
 // Why a group has ended, as one rank has found it.
 struct FailureRecord {
-  static constexpr uint8_t kTracedToEnd = 255;
-  static constexpr uint8_t kTracedInCircle = 254;
+  static constexpr uint8_t kTracedInCircle = 253;
+  static constexpr uint8_t kTracedToEnd = 254;
+  static constexpr uint8_t kTracedToLink = 255;
 
   uint64_t group_id = 0;
   int32_t finder = -1;   // world ranks
@@ -114,7 +116,8 @@ struct FailureRecord {
   std::string operation;  // and its name
   // Of a deadline: how far it was followed who waits for whom. Over so many islands, each of which found that the culprit named before
   // waits itself; kTracedToEnd: the culprit's own island has found that it waits for nobody;
-  // kTracedInCircle: the way comes back to one of its ranks, and the culprit is the first of them.
+  // kTracedInCircle: the way comes back to one of its ranks, and the culprit is the first of them;
+  // kTracedToLink: it is a link between two of the islands, and no rank is the culprit.
   uint8_t traced = 0;
   // What was followed: world ranks, each waiting for the next one, from the one that the finder has
   // named; at most kFailureWayMax.

@@ -25,11 +25,13 @@ IslandReach::IslandReach(const IslandMembership& membership, int island_count, i
   reports_[self] = {.island = self, .number = first_number};
 }
 
-bool IslandReach::SetOwn(std::vector<int32_t> lost, std::vector<int32_t> extra) {
+bool IslandReach::SetOwn(std::vector<int32_t> lost, std::vector<int32_t> extra,
+                         std::vector<int32_t> stalled) {
   ReachReport& own = reports_.at(self_);
-  if (own.lost == lost && own.extra == extra) return false;
+  if (own.lost == lost && own.extra == extra && own.stalled == stalled) return false;
   own.lost = std::move(lost);
   own.extra = std::move(extra);
+  own.stalled = std::move(stalled);
   ++own.number;
   changed_ = true;
   return true;
@@ -50,6 +52,20 @@ std::vector<ReachReport> IslandReach::All() const {
     if (report.number > 0) all.push_back(report);
   }
   return all;
+}
+
+IslandNumberSet IslandReach::Stalled() const {
+  IslandNumberSet stalled(island_count_);
+  for (const int island : reports_.at(self_).stalled)
+    stalled.Add(island);
+  const IslandNumberSet seen_here = stalled;
+  for (const auto& [by, report] : reports_) {
+    if (by == self_ || seen_here.Has(by) || !connected_.Has(by)) continue;
+    for (const int island : report.stalled)
+      stalled.Add(island);
+  }
+  stalled.Remove(self_);
+  return stalled.And(connected_);
 }
 
 void IslandReach::Heard(int island, int64_t now_ns) {

@@ -1,6 +1,6 @@
 // Which islands can be reached, over however many others: what every island says of its connections, put together.
 //
-//   reach.SetOwn(lost, extra);                 // this island's connections, compared with the topology's
+//   reach.SetOwn(lost, extra, stalled);        // this island's connections, compared with the topology's
 //   if (reach.Merge(report)) ...               // somebody else's; true: news, tell the neighbours
 //   for (int island : reach.Judge(now_ns, ended)) ...   // cannot be reached, and has not been for too long
 //
@@ -29,7 +29,8 @@ class IslandReach {
               uint64_t first_number);
 
   // True if that is news, to be told.
-  bool SetOwn(std::vector<int32_t> lost, std::vector<int32_t> extra);
+  bool SetOwn(std::vector<int32_t> lost, std::vector<int32_t> extra,
+              std::vector<int32_t> stalled = {});
 
   const ReachReport& own() const { return reports_.at(self_); }
 
@@ -43,6 +44,9 @@ class IslandReach {
 
   // Not connected for too long, as of the last Judge().
   const IslandNumberSet& unreachable() const { return unreachable_; }
+
+  // Connected ones whose processes do not answer though their machine does, by what those say that are connected and not stalled themselves.
+  IslandNumberSet Stalled() const;
 
   // Islands of the membership, other than `ended`, that are neither connected nor unreachable yet.
   bool InDoubt() const { return !missing_since_ns_.empty(); }

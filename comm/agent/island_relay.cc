@@ -36,7 +36,7 @@ int CauseOrder(const FailureRecord& record) {
 
 // An order of all records that differ; nobody comes last among culprits. At a deadline many are named that only waited themselves.
 auto RecordKeyOf(const FailureRecord& record) {
-  const int untraced = FailureRecord::kTracedToEnd - record.traced;
+  const int untraced = FailureRecord::kTracedToLink - record.traced;
   const auto culprit = static_cast<uint32_t>(record.culprit);  // -1 is the largest
   return std::make_tuple(CauseOrder(record), untraced, culprit, record.origin, record.sequence,
                          record.finder);

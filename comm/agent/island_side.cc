@@ -17,6 +17,7 @@ namespace {
 // reads four small files, some 150 us.
 constexpr int kLooksPerLimit = 15;
 constexpr int kStalledPerLimit = 15;
+constexpr int64_t kLookMaxNs = 1'000'000'000;
 // Between two looks of a process that leaves at those that stay.
 constexpr int64_t kLeavingNs = 2'000'000;
 
@@ -29,8 +30,8 @@ IslandSide::IslandSide(const Seams& seams, const IslandAgentSettings& settings,
       island_(island),
       memory_(memory),
       place_(static_cast<size_t>(process)),
-      look_ns_(BoundedIslandLimit(settings.limit_ns) / kLooksPerLimit),
-      stalled_ns_(BoundedIslandLimit(settings.limit_ns) / kStalledPerLimit),
+      look_ns_(std::min(BoundedIslandLimit(settings.limit_ns) / kLooksPerLimit, kLookMaxNs)),
+      stalled_ns_(std::min(BoundedIslandLimit(settings.limit_ns) / kStalledPerLimit, kLookMaxNs)),
       agent_(seams, settings, map, memory, island, process) {}
 
 IslandSide::~IslandSide() = default;

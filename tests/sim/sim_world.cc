@@ -107,6 +107,12 @@ void SimNode::Close(int handle) {
   world_->CloseHandle(handle, false);
 }
 
+int64_t SimNode::UnansweredNs(int stream) {
+  const auto peer = world_->streams_.find(world_->streams_.at(stream).peer);
+  if (peer == world_->streams_.end()) return kNotKnownNs;
+  return world_->UnansweredNs(machine_, world_->MachineOf(peer->second.node));
+}
+
 absl::Status SimNode::Poll(std::span<PollItem> items, int64_t /*deadline_ns*/) {
   for (PollItem& item : items) {
     const auto listener = world_->listeners_.find(item.handle);
@@ -217,6 +223,18 @@ int64_t SimWorld::ArrivalNs(int from_machine, int to_machine, int64_t time_ns) c
     if (time_ns >= silence.from_ns && time_ns < silence.until_ns) time_ns = silence.until_ns;
   }
   return time_ns;
+}
+
+// Either direction carries what the other one's end is asked by.
+int64_t SimWorld::UnansweredNs(int from_machine, int to_machine) const {
+  int64_t since_ns = now_ns_;
+  for (const Silence& silence : silences_) {
+    const bool between = (silence.from == from_machine && silence.to == to_machine) ||
+                         (silence.from == to_machine && silence.to == from_machine);
+    if (between && now_ns_ >= silence.from_ns && now_ns_ < silence.until_ns)
+      since_ns = std::min(since_ns, silence.from_ns);
+  }
+  return now_ns_ - since_ns;
 }
 
 void SimWorld::SilenceBetween(const SimNode* from, const SimNode* to, int64_t from_ns,

@@ -57,6 +57,8 @@ class SimNode : public Net, public Clock, public Random, public Proc {
   IoResult Write(int stream, const void* data, size_t bytes) override;
   PeerIdentity Peer(int stream) override;
   void Close(int handle) override;
+  // As systems do while their machines hear each other, whatever their processes do.
+  int64_t UnansweredNs(int stream) override;
   absl::Status Poll(std::span<PollItem> items, int64_t deadline_ns) override;
   ProcessIdentity Self() override;
   // A pid that no process of this machine has is of one that has ended.
@@ -175,6 +177,7 @@ class SimWorld {
   void BreakSome(bool loses);
   int64_t Delay();
   int64_t ArrivalNs(int from_machine, int to_machine, int64_t time_ns) const;
+  int64_t UnansweredNs(int from_machine, int to_machine) const;
 
   int MachineOf(int node) const { return nodes_[static_cast<size_t>(node)]->machine_; }
 

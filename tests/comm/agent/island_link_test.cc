@@ -83,6 +83,11 @@ class Pair {
 
   SimNode* client() { return client_; }
 
+  void CutOff(int64_t from_ns) {
+    world_.SilenceBetween(client_, server_, from_ns, SimWorld::kForever);
+    world_.SilenceBetween(server_, client_, from_ns, SimWorld::kForever);
+  }
+
   std::unique_ptr<IslandLink> dialed;
   std::unique_ptr<IslandLink> accepted;
   std::function<bool()> done = [] {
@@ -217,11 +222,45 @@ TEST(IslandLink, SilenceEndsALinkAndBeatsKeepIt) {
   ASSERT_TRUE(pair.RunUntilReady());
   EXPECT_FALSE(pair.RunUntil([&] { return pair.dialed->failed() || pair.accepted->failed(); },
                              20 * kSecondNs));
-  const int64_t stopped_ns = pair.world().now_ns();
-  pair.world().StopBetween(pair.server(), stopped_ns, SimWorld::kForever);
+  const int64_t cut_ns = pair.world().now_ns();
+  pair.CutOff(cut_ns);
   ASSERT_TRUE(pair.RunUntil([&] { return pair.dialed->failed(); }, 2 * kSecondNs));
-  EXPECT_GE(pair.world().now_ns(), stopped_ns + 600 * kMs);
+  EXPECT_GE(pair.world().now_ns(), cut_ns + 600 * kMs);
+  EXPECT_LE(pair.world().now_ns(), cut_ns + kSecondNs + 100 * kMs);
   EXPECT_EQ(ResultOf(pair.dialed->failure()), WEFT_TIMEOUT);
+}
+
+// Its machine answers: that is no silence, however long it lasts, and little is sent meanwhile. When that is cut off, too, it is missed.
+TEST(IslandLink, AStoppedProcessKeepsItsLinkWhileItsMachineAnswers) {
+  Pair pair(3);
+  pair.Dial(pair.Settings(0));
+  ASSERT_TRUE(pair.RunUntilReady());
+  const int64_t stopped_ns = pair.world().now_ns();
+  const int64_t goes_on_ns = stopped_ns + 600 * kSecondNs;
+  pair.world().StopBetween(pair.server(), stopped_ns, goes_on_ns);
+  const auto any_failed = [&] {
+    return pair.dialed->failed() || pair.accepted->failed();
+  };
+  EXPECT_FALSE(pair.RunUntil(any_failed, 599 * kSecondNs));
+  const int64_t now_ns = pair.world().now_ns();
+  EXPECT_TRUE(pair.dialed->MachineAnswers(pair.dialed->heard_ns(), kSecondNs));
+  EXPECT_LE(pair.dialed->heard_ns(), stopped_ns + kSecondNs);
+  EXPECT_EQ(pair.dialed->answered_ns(), now_ns);
+  pair.dialed->Send(IslandFrame::kRecord, "for later");
+  std::string heard;
+  EXPECT_TRUE(pair.RunUntil(
+      [&] {
+        while (std::optional<Frame> frame = pair.accepted->Next())
+          heard = frame->body;
+        return !heard.empty() && pair.dialed->heard_ns() > goes_on_ns;
+      },
+      3 * kSecondNs));
+  EXPECT_EQ(heard, "for later");
+  const int64_t again_ns = pair.world().now_ns();
+  pair.world().StopBetween(pair.server(), again_ns, SimWorld::kForever);
+  EXPECT_FALSE(pair.RunUntil(any_failed, 100 * kSecondNs));
+  pair.CutOff(pair.world().now_ns());
+  EXPECT_TRUE(pair.RunUntil([&] { return pair.dialed->failed(); }, 4 * kSecondNs));
 }
 
 TEST(IslandLink, WhoDoesNotReadIsGivenUpBeforeMuchIsKeptForIt) {

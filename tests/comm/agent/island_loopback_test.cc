@@ -168,6 +168,27 @@ TEST(IslandLoopback, AnIslandStoppedForLessThanTheLimitIsNotMissed) {
   ExpectNoVerdict(job);
 }
 
+// For longer than the limit, and while another island gets a new speaker, which has to connect with it: its machine takes the connection.
+TEST(IslandLoopback, AStoppedIslandIsNotMissedHoweverLong) {
+  RealIslands job({.islands = 3, .ranks_per_island = 2, .limit_ns = kSecondNs});
+  ASSERT_EQ(job.AwaitConnected(), "");
+  job.SignalIsland(1, SIGSTOP);
+  job.Quiet(3 * kSecondNs);
+  job.Signal(0, 0, SIGKILL);
+  job.Quiet(3 * kSecondNs);
+  EXPECT_EQ(job.Connected(0), 3) << job.Describe();
+  EXPECT_EQ(job.Connected(2), 3) << job.Describe();
+  job.SignalIsland(1, SIGCONT);
+  EXPECT_TRUE(
+      job.AwaitAll([&](int island) { return job.FindDeath(island, job.RankOf(0, 0)).has_value(); },
+                   kSecondNs + kSlackNs))
+      << job.Describe();
+  job.Raise(1, kGroup, WEFT_TIMEOUT, 1);
+  EXPECT_EQ(ExpectOneCause(&job, kGroup, kSecondNs + kSlackNs), WEFT_TIMEOUT);
+  for (int island = 0; island < 3; ++island)
+    EXPECT_EQ(job.Count(island, Kind::kUnreachable), 0) << job.Describe();
+}
+
 TEST(IslandLoopback, AnIslandThatIsGoneIsUnreachableAndNobodySaysDead) {
   constexpr int64_t kLimitNs = kSecondNs;
   RealIslands job({.islands = 4, .ranks_per_island = 2, .limit_ns = kLimitNs});

@@ -41,7 +41,11 @@ enum Fault {
 class SeedRun {
  public:
   explicit SeedRun(uint64_t seed)
-      : chosen_(seed), gentle_(Pick(3) == 0), shape_(Shape()), job_(seed, shape_) {}
+      : chosen_(seed),
+        gentle_(Pick(3) == 0),
+        stops_(!gentle_ && Pick(4) == 0),
+        shape_(Shape()),
+        job_(seed, shape_) {}
 
   void Play() {
     ChooseFaults();
@@ -56,6 +60,7 @@ class SeedRun {
     // What comes late must not be wrong either.
     job_.RunUntil([] { return false; }, job_.world().now_ns() + kSecondNs);
     job_.ExpectSafe();
+    if (stops_) ExpectNothingUnreachable();
     if (!gentle_) return;
     ExpectNoFalseAlarm();
   }
@@ -115,7 +120,8 @@ class SeedRun {
     // Of each run only some kinds, so that each is seen without the others.
     std::vector<Fault> kinds;
     for (int kind = 0; kind < (gentle_ ? kKillMachine : kFaultCount); ++kind) {
-      if (Pick(3) == 0) kinds.push_back(static_cast<Fault>(kind));
+      const bool stops = kind == kStop || kind == kStopMachine || kind == kBreak || kind == kCut;
+      if (stops_ ? stops : Pick(3) == 0) kinds.push_back(static_cast<Fault>(kind));
     }
     if (kinds.empty()) return;
     const int count = static_cast<int>(Pick(7));
@@ -366,6 +372,16 @@ class SeedRun {
   }
 
   // Every island could answer all the time.
+  // Machines answered all the time.
+  void ExpectNothingUnreachable() {
+    for (int island = 0; island < shape_.islands; ++island) {
+      for (const auto& [other, ns] : job_.seen(island).unreachable_ns) {
+        ADD_FAILURE() << "island " << island << " calls " << other << " unreachable at "
+                      << (ns - begin_ns_) / kMs << " ms";
+      }
+    }
+  }
+
   void ExpectNoFalseAlarm() {
     const GroupVerdict* settled = nullptr;
     for (int island = 0; island < shape_.islands; ++island) {
@@ -424,6 +440,7 @@ class SeedRun {
 
   std::mt19937_64 chosen_;
   const bool gentle_;  // no fault that silences an island
+  const bool stops_;   // none but stops, of whole islands as well, and connections that break
   std::string description_;
   const IslandJobShape shape_;
   IslandJob job_;

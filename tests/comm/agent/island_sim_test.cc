@@ -186,6 +186,75 @@ TEST(IslandSim, AStoppedSpeakerIsNotUnreachableWhereAnotherProcessCanSpeak) {
   }
 }
 
+// Its machine answers, and tells that from one that is cut off, whether the connection stays or has to be made anew: by a new speaker of the
+// other side, or because it broke.
+TEST(IslandSim, AnIslandThatIsStoppedForLongIsStalledAndNotUnreachable) {
+  enum class Meanwhile { kNothing, kBreaks, kNewSpeakers };
+  for (const Meanwhile meanwhile :
+       {Meanwhile::kNothing, Meanwhile::kBreaks, Meanwhile::kNewSpeakers}) {
+    for (uint64_t seed = 1; seed <= 10; ++seed) {
+      SCOPED_TRACE(StrCat("seed ", seed, ", meanwhile ", static_cast<int>(meanwhile)));
+      IslandJob job(seed, {.islands = 3, .ranks_per_island = 2});
+      const int64_t stopped_ns = job.world().now_ns() + 3 * kSecondNs;
+      const int64_t goes_on_ns = stopped_ns + 60 * kSecondNs;
+      for (int process = 0; process < 2; ++process)
+        job.world().StopBetween(job.node(1, process), stopped_ns, goes_on_ns);
+      if (meanwhile == Meanwhile::kBreaks) {
+        for (int i = 0; i < 6; ++i)
+          job.world().BreakSomeConnectionAt(stopped_ns + (10 + i) * kSecondNs);
+      }
+      if (meanwhile == Meanwhile::kNewSpeakers) {
+        job.world().KillAt(job.node(0, 0), stopped_ns + 10 * kSecondNs);
+        job.world().KillAt(job.node(2, 0), stopped_ns + 12 * kSecondNs);
+      }
+      ASSERT_TRUE(job.RunUntil(
+          [&] {
+            return job.Speaker(0)->reach()->Stalled().Has(1) &&
+                   job.Speaker(2)->reach()->Stalled().Has(1);
+          },
+          stopped_ns + 2 * kSecondNs));
+      EXPECT_TRUE(Quiet(&job, 55 * kSecondNs));
+      for (const int island : {0, 2}) {
+        EXPECT_EQ(job.Speaker(island)->reach()->connected().Count(), 3);
+        EXPECT_EQ(job.Speaker(island)->reach()->Stalled().ToString(), "1");
+      }
+      ASSERT_TRUE(job.RunUntil(
+          [&] {
+            return EveryIsland(&job, [&](int island) {
+              return job.Speaker(island) != nullptr &&
+                     job.Speaker(island)->reach()->Stalled().Empty();
+            });
+          },
+          goes_on_ns + 3 * kSecondNs));
+      ExpectNothingUnreachable(&job);
+      job.RaiseAt(job.world().now_ns(), 0, Record(WEFT_TIMEOUT, 3));
+      EXPECT_TRUE(Quiet(&job, 6 * kSecondNs));
+      for (int island = 0; island < job.islands(); ++island)
+        EXPECT_EQ(job.seen(island).settled.count(kGroup), 1u);
+      ExpectNothingUnreachable(&job);
+      job.ExpectSafe();
+    }
+  }
+}
+
+// Who is stopped cannot be told apart from who is gone when its machine is cut off as well.
+TEST(IslandSim, AStoppedIslandThatIsCutOffIsUnreachable) {
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    SCOPED_TRACE(StrCat("seed ", seed));
+    IslandJob job(seed, {.islands = 2});
+    const int64_t stopped_ns = job.world().now_ns() + 3 * kSecondNs;
+    job.world().StopBetween(job.node(1, 0), stopped_ns, SimWorld::kForever);
+    const int64_t cut_ns = stopped_ns + 40 * kSecondNs;
+    for (const auto& [from, to] : {std::pair(0, 1), {1, 0}})
+      job.world().SilenceBetween(job.node(from, 0), job.node(to, 0), cut_ns, SimWorld::kForever);
+    EXPECT_FALSE(
+        job.RunUntil([&] { return !job.Speaker(0)->reach()->unreachable().Empty(); }, cut_ns));
+    EXPECT_TRUE(job.RunUntil([&] { return job.Speaker(0)->reach()->unreachable().Has(1); },
+                             cut_ns + 7 * kSecondNs));
+    EXPECT_FALSE(job.Speaker(0)->reach()->Stalled().Has(1));
+  }
+}
+
 // As by a job manager, at any moment: on its way to the first connections, for long, and for many short turns after that.
 TEST(IslandSim, AJobThatIsStoppedAsAWholeMissesNobody) {
   for (uint64_t seed = 1; seed <= 40; ++seed) {
