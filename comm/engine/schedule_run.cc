@@ -93,6 +93,15 @@ int ScheduleRun::WaitsFor() const {
   return found;
 }
 
+bool ScheduleRun::HasMet(int peer) const {
+  for (uint32_t index = first_; index != next_; ++index) {
+    const Slot& slot = slots_[index % slots_.size()];
+    if (slot.state == OpState::kUnderWay && slot.op.peer == peer && slot.transfer.Met())
+      return true;
+  }
+  return false;
+}
+
 // Fills the window.
 bool ScheduleRun::Fetch() {
   bool any = false;

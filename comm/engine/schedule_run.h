@@ -76,6 +76,8 @@ class ScheduleRun {
 
   // A participant that a message is awaited from, or is to be taken by; -1: none.
   int WaitsFor() const;
+  // Of such a one: it has come to that message, which is on its way.
+  bool HasMet(int peer) const;
 
   // The first message whose other half is of another call, or that was retracted; nullptr: none.
   const Transfer* failed() const { return failed_; }

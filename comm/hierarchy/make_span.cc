@@ -117,8 +117,8 @@ class SpanMaking {
     const uint64_t group_id = span_.membership.group_id;
     const auto& members = span_.membership.members;
     const auto home_end = std::make_shared<SpanEnd>(~group_id, options_.name, home_, members);
-    span_.end =
-        std::make_shared<SpanEnd>(group_id, options_.name, span_.inner, members, span_.records);
+    span_.end = std::make_shared<SpanEnd>(group_id, options_.name, span_.inner, members,
+                                          span_.records, watch.get());
     watch->Add(home_end, SpanWatch::Kind::kHome);
     watch->Add(span_.end, SpanWatch::Kind::kFirst);
     span_.of_all = true;
@@ -133,7 +133,8 @@ class SpanMaking {
     WEFT_RETURN_IF_ERROR(HearLinks(*span_.inner, Later(deadline_ns_, kHeardGraceNs), &span_.links));
     RemoveMembership(store_, options_.name, rank_, size_);
     if (place == 0) RemoveKeys();
-    const auto links = std::make_shared<SpanLinks>(home_, home_end, watch, std::move(transport));
+    const auto links =
+        std::make_shared<SpanLinks>(home_, home_end, watch, std::move(transport), members, rank_);
     span_.net = std::make_shared<SpanNet>(links, home_, home_end);
     links->Begin();
     return absl::OkStatus();
@@ -186,6 +187,8 @@ class SpanMaking {
 
   absl::StatusOr<std::unique_ptr<Transport>> MakeTcp() {
     TcpSettings settings{.secret = Secret(), .self = rank_, .streams = meeting_.streams};
+    // As long as its machine is waited for.
+    settings.again_ns = std::max(settings.again_ns, settings_.limit_ns);
     for (const GroupMember& member : span_.membership.members) {
       settings.choices.push_back(member.choice);
       std::vector<Endpoint>& rails = settings.endpoints.emplace_back();

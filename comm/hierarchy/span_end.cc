@@ -25,12 +25,14 @@ bool IsAmong(const std::vector<int>& ranks, int rank) {
 }  // namespace
 
 SpanEnd::SpanEnd(uint64_t group_id, std::string name, std::shared_ptr<ProcessGroup> inner,
-                 std::vector<GroupMember> members, std::shared_ptr<const SpanRecords> records)
+                 std::vector<GroupMember> members, std::shared_ptr<const SpanRecords> records,
+                 const AfarRanks* afar)
     : group_id_(group_id),
       name_(std::move(name)),
       inner_(std::move(inner)),
       members_(std::move(members)),
-      records_(std::move(records)) {}
+      records_(std::move(records)),
+      afar_(afar) {}
 
 int SpanEnd::RankOf(int world_rank) const {
   for (const GroupMember& member : members_) {
@@ -46,8 +48,20 @@ ProcessState SpanEnd::StateOf(int rank) const {
   return process.ok() ? (*process)->State() : ProcessState::kNotKnown;
 }
 
+// "" if it does not stall, as far as is known.
+std::string SpanEnd::StallText(int rank) const {
+  if (records_ != nullptr && records_->Has(rank)) {
+    const ProcessState found = StateOf(rank);
+    return IsStalled(found) ? fmt::format("process {}", ProcessStateText(found)) : "";
+  }
+  const bool stalled =
+      afar_ != nullptr && afar_->IsStalled(members_[static_cast<size_t>(rank)].world_rank);
+  return stalled ? "process does not answer though its machine does: stopped, or in a debugger"
+                 : "";
+}
+
 bool SpanEnd::Stalls(int rank) const {
-  return records_ != nullptr && records_->Has(rank) && IsStalled(StateOf(rank));
+  return !StallText(rank).empty();
 }
 
 ProcessName SpanEnd::ProcessOf(int rank) const {
@@ -57,13 +71,9 @@ ProcessName SpanEnd::ProcessOf(int rank) const {
 
 std::string SpanEnd::Describe(int rank) const {
   const GroupMember& member = members_[static_cast<size_t>(rank)];
-  std::string state;
-  if (records_ != nullptr && records_->Has(rank)) {
-    if (const ProcessState found = StateOf(rank); IsStalled(found)) {
-      state = fmt::format(", process {}", ProcessStateText(found));
-    }
-  }
-  return fmt::format("rank {} (host {}, pid {}{})", rank, member.host, member.pid, state);
+  const std::string stall = StallText(rank);
+  return fmt::format("rank {} (host {}, pid {}{}{})", rank, member.host, member.pid,
+                     stall.empty() ? "" : ", ", stall);
 }
 
 // "tcp:10.0.0.7:4711 (interface eth0, chosen automatically)".
@@ -118,9 +128,63 @@ std::string SpanEnd::WayText(const Way& way) const {
                      rest, circle ? ": they wait for each other" : "");
 }
 
+SpanEnd::LastWait SpanEnd::LastWaitFrom(int rank, int awaited) const {
+  const Way way = Follow(awaited, {});
+  if (way.again >= 0) return {rank, awaited};
+  const size_t count = way.ranks.size();
+  return {count == 1 ? rank : way.ranks[count - 2], way.ranks.back()};
+}
+
+std::string SpanEnd::SentenceOf(const LinkNote& note) const {
+  const auto text = [&](int rank) {
+    return fmt::format("rank {} (host {})", rank, members_[static_cast<size_t>(rank)].host);
+  };
+  return note.Sentence(text(RankOf(note.rank)), text(RankOf(note.peer)));
+}
+
+std::string SpanEnd::LinkText(const LastWait& last) const {
+  if (afar_ == nullptr || records_ == nullptr || !records_->Has(last.waiting) ||
+      last.holding_up < 0)
+    return "";
+  const std::optional<SpanWait> wait = records_->WaitOf(last.waiting);
+  const bool met = wait && wait->met && wait->awaited == last.holding_up;
+  std::string slow;
+  for (const LinkNote& note : afar_->Links()) {
+    if (RankOf(note.rank) != last.waiting || RankOf(note.peer) != last.holding_up) continue;
+    if (note.stalled) return SentenceOf(note);
+    if (met && slow.empty()) slow = SentenceOf(note);
+  }
+  return slow;
+}
+
+// Nothing passes on a link between two ranks of the group: whoever waits then waits for that. A slow one is the cause for who waits for its other end.
+std::optional<FailureRecord> SpanEnd::LinkCause(const FailureRecord& record,
+                                                const LastWait& last) const {
+  if (afar_ == nullptr) return std::nullopt;
+  std::string sentence;
+  for (const LinkNote& note : afar_->Links()) {
+    const bool inside = RankOf(note.rank) >= 0 && RankOf(note.peer) >= 0;
+    if (inside && note.stalled && sentence.empty()) sentence = SentenceOf(note);
+  }
+  if (sentence.empty()) sentence = LinkText(last);
+  if (sentence.empty()) return std::nullopt;
+  FailureRecord cause = record;
+  cause.culprit = -1;
+  cause.way.clear();
+  cause.found_bytes = 0;
+  cause.traced = FailureRecord::kTracedToLink;
+  cause.sentence = fmt::format("{}{} on group {}: {}", record.operation,
+                               record.call >= 0 ? StrCat(" #", record.call) : "", name_, sentence);
+  return cause;
+}
+
 std::optional<FailureRecord> SpanEnd::Traced(const FailureRecord& record) const {
   const int named = RankOf(record.culprit);
-  const bool to_be_traced = record.result == WEFT_TIMEOUT && record.traced < kTracesMax;
+  if (record.result != WEFT_TIMEOUT || record.traced == FailureRecord::kTracedToLink)
+    return std::nullopt;
+  const LastWait last = LastWaitFrom(RankOf(record.finder), named);
+  if (std::optional<FailureRecord> link = LinkCause(record, last)) return link;
+  const bool to_be_traced = record.traced < kTracesMax;
   if (records_ == nullptr || !to_be_traced || !records_->Has(named)) return std::nullopt;
   std::vector<int> before;
   for (const int32_t world_rank : record.way)
@@ -137,7 +201,8 @@ std::optional<FailureRecord> SpanEnd::Traced(const FailureRecord& record) const 
     traced.traced = FailureRecord::kTracedInCircle;
     traced.culprit = traced.way.front();
   } else {
-    const bool ends_here = records_->Has(way.ranks.back());
+    // An island that stands still says nothing.
+    const bool ends_here = records_->Has(way.ranks.back()) || Stalls(way.ranks.back());
     traced.traced = ends_here ? FailureRecord::kTracedToEnd : record.traced + 1;
     traced.culprit = traced.way.back();
   }
@@ -166,6 +231,11 @@ std::optional<FailureRecord> SpanEnd::Found() const {
   record.operation = fields.operation.substr(0, kFailureOperationMax);
   record.sentence = FromAbsl(found.message());
   if (std::optional<FailureRecord> traced = Traced(record)) return traced;
+  const int culprit = RankOf(record.culprit);
+  if (record.result == WEFT_TIMEOUT && culprit >= 0 && Stalls(culprit)) {
+    record.traced = FailureRecord::kTracedToEnd;
+    record.sentence += StrCat("; ", Describe(culprit));
+  }
   return record;
 }
 

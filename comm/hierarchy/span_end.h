@@ -24,16 +24,31 @@
 #include "comm/agent/island_protocol.h"
 #include "comm/agent/wait_cycle.h"
 #include "comm/group/process_group.h"
+#include "comm/hierarchy/link_note.h"
 #include "comm/hierarchy/span_records.h"
 #include "comm/rendezvous/membership.h"
 
 namespace weft {
 
+// What is known here of ranks on other islands.
+class AfarRanks {
+ public:
+  virtual ~AfarRanks() = default;
+
+  // No process of its island answers, but their machine does: they are stopped.
+  virtual bool IsStalled(int world_rank) const = 0;
+
+  // What ranks of this island show of their links to others.
+  virtual std::vector<LinkNote> Links() const = 0;
+};
+
 class SpanEnd {
  public:
-  // `members` by rank of the group, with their world ranks. `records`: what those of this island show each other; nullptr: nothing.
+  // `members` by rank of the group, with their world ranks. `records`: what those of this island show each other; `afar`, which outlives it, what
+  // is known of others; nullptr: nothing.
   SpanEnd(uint64_t group_id, std::string name, std::shared_ptr<ProcessGroup> inner,
-          std::vector<GroupMember> members, std::shared_ptr<const SpanRecords> records = nullptr);
+          std::vector<GroupMember> members, std::shared_ptr<const SpanRecords> records = nullptr,
+          const AfarRanks* afar = nullptr);
 
   uint64_t group_id() const { return group_id_; }
 
@@ -46,17 +61,29 @@ class SpanEnd {
   // stopped rank waits for nobody.
   int HoldingUp(int rank) const;
 
+  // The last wait of that way from `rank`, of this island, which waits for `awaited`.
+  struct LastWait {
+    int waiting;
+    int holding_up;
+  };
+
+  LastWait LastWaitFrom(int rank, int awaited) const;
+
+  // "LINK_STALLED: ..." if nothing passes on the link of the two, "LINK_SLOW: ..." if the other one has come and data moves; else "". The rank
+  // at its other end is not to blame.
+  std::string LinkText(const LastWait& last) const;
+
   // As HoldingUp() of a deadline that names a rank of this island: the record that says who it is,
-  // or that it is the one named, or that the way leads in a circle, which is said once. Nothing if
-  // this island has no more to say.
+  // or that it is the one named, or that the way leads in a circle, which is said once; or that a
+  // link is the cause. Nothing if this island has no more to say.
   std::optional<FailureRecord> Traced(const FailureRecord& record) const;
 
-  // Of a rank of this island: its process lives and does nothing by itself.
+  // Its process lives and does nothing by itself: of a rank of this island by /proc, of another one if no process there answers.
   bool Stalls(int rank) const;
 
   ProcessName ProcessOf(int rank) const;
 
-  // "rank 2 (host a, pid 4711)"; of this island with "process stopped" as well.
+  // "rank 2 (host a, pid 4711)", with ", process stopped" as well if it stalls.
   std::string Describe(int rank) const;
   std::string AddressOf(int rank) const;
 
@@ -87,12 +114,16 @@ class SpanEnd {
   std::string WayText(const Way& way) const;
   FailureRecord RecordOf(weft_result_t result, int rank) const;
   ProcessState StateOf(int rank) const;
+  std::string StallText(int rank) const;
+  std::string SentenceOf(const LinkNote& note) const;
+  std::optional<FailureRecord> LinkCause(const FailureRecord& record, const LastWait& last) const;
 
   const uint64_t group_id_;
   const std::string name_;
   const std::shared_ptr<ProcessGroup> inner_;
   const std::vector<GroupMember> members_;
   const std::shared_ptr<const SpanRecords> records_;
+  const AfarRanks* const afar_;
 };
 
 }  // namespace weft

@@ -8,6 +8,7 @@ namespace weft {
 
 void SpanLinks::Begin() {
   WatchGroup(watch_);
+  WatchGroup(link_watch_);
   LookSoon();
 }
 
@@ -37,6 +38,8 @@ std::vector<SpanLinks::LostLink> SpanLinks::LostLinks(int64_t now_ns) {
 
 SpanLinks::~SpanLinks() {
   if (!watch_->here()) return;  // the parent's to close
+  UnwatchGroup(link_watch_.get());
+  link_watch_->Close();
   watch_->Leave();
   watch_->Remove(end_.get());
   UnwatchGroup(watch_.get());

@@ -1,7 +1,7 @@
 // What the ranks of a job over several islands have until they leave it, however often the group is made anew of those that live: the
 // links between them, the watch over the islands, and a home group of this island's ranks.
 //
-//   auto links = std::make_shared<SpanLinks>(home, end, watch, std::move(transport));
+//   auto links = std::make_shared<SpanLinks>(home, end, watch, std::move(transport), members, rank);
 //   links->Begin();
 //   links->Retire();                      // ranks are gone, and the others go on: that is no failure from here on
 //   links->Renew(home, end);              // of those that do
@@ -21,6 +21,7 @@
 #include "base/mutex.h"
 #include "base/options.h"
 #include "comm/group/process_group.h"
+#include "comm/hierarchy/link_watch.h"
 #include "comm/hierarchy/net_buffers.h"
 #include "comm/hierarchy/span_end.h"
 #include "comm/hierarchy/span_watch.h"
@@ -31,11 +32,15 @@ namespace weft {
 class SpanLinks {
  public:
   SpanLinks(std::shared_ptr<ProcessGroup> home, std::shared_ptr<SpanEnd> end,
-            std::shared_ptr<SpanWatch> watch, std::unique_ptr<Transport> transport)
+            std::shared_ptr<SpanWatch> watch, std::unique_ptr<Transport> transport,
+            const std::vector<GroupMember>& members, int rank)
       : first_home_(home),
         first_group_id_(end->group_id()),
         watch_(std::move(watch)),
         transport_(std::move(transport)),
+        link_watch_(std::make_shared<LinkWatch>(
+            *transport_, members, rank,
+            [this](const std::vector<LinkNote>& notes) { watch_->ShowLinks(notes); })),
         home_(std::move(home)),
         end_(std::move(end)) {}
 
@@ -73,6 +78,7 @@ class SpanLinks {
   const uint64_t first_group_id_;
   const std::shared_ptr<SpanWatch> watch_;
   const std::unique_ptr<Transport> transport_;
+  const std::shared_ptr<LinkWatch> link_watch_;
   const std::shared_ptr<NetBuffers> buffers_ =
       std::make_shared<NetBuffers>(static_cast<size_t>(GetOptions().net_bytes));
   std::shared_ptr<ProcessGroup> home_;  // that of now

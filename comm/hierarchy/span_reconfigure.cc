@@ -281,8 +281,8 @@ absl::StatusOr<SpanPart> SpanReconfigure::Remake(const SpanCore& old, const Cut&
   // Others count on this rank. So there is a group, which has ended: all hear why, and meet in the next one.
   if (core.records == nullptr) core.records = std::make_shared<SpanRecords>(part.rank);
   const auto home_end = std::make_shared<SpanEnd>(~cut.group_id, options_.name, home, members);
-  core.end =
-      std::make_shared<SpanEnd>(cut.group_id, options_.name, core.inner, members, core.records);
+  core.end = std::make_shared<SpanEnd>(cut.group_id, options_.name, core.inner, members,
+                                       core.records, &links.watch());
   core.net = std::make_shared<SpanNet>(old.net->links(), home, home_end);
   if (!ended.ok()) core.inner->Fail(ended);
   links.Renew(std::move(home), home_end);

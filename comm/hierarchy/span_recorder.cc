@@ -86,7 +86,9 @@ void SpanRecorder::Look(const std::deque<std::shared_ptr<SpanWork>>& works,
   for (const std::shared_ptr<SpanWork>& work : works) {
     const int awaited = work->run().WaitsFor();
     if (awaited < 0) continue;
-    Show(SpanWait{.sequence = static_cast<uint32_t>(work->sequence()), .awaited = awaited});
+    Show(SpanWait{.sequence = static_cast<uint32_t>(work->sequence()),
+                  .awaited = awaited,
+                  .met = work->run().HasMet(awaited)});
     calls_.SetState(work->sequence(), RecordState::kRunning);
     calls_.SetProgress(
         work->sequence(),
@@ -98,7 +100,8 @@ void SpanRecorder::Look(const std::deque<std::shared_ptr<SpanWork>>& works,
   if (message == nullptr) return LookAtNone();
   Show(SpanWait{.sequence = 0,
                 .awaited = message->awaited(),
-                .begun = message->message.is_send || message->source >= 0});
+                .begun = message->message.is_send || message->source >= 0,
+                .met = message->data.Met()});
 }
 
 void SpanRecorder::LookAtNone() {

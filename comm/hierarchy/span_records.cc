@@ -1,5 +1,5 @@
-// A wait is one word, so that it is read whole: 2 + whom it is for (bits 0-30; WEFT_ANY_SOURCE is -1), 0 if there is none; whether it has
-// begun (31); the sequence number above.
+// A wait is one word, so that it is read whole: 2 + whom it is for (bits 0-29; WEFT_ANY_SOURCE is -1), 0 if there is none; whether that one has
+// come (30); whether it has begun (31); the sequence number above.
 #include "comm/hierarchy/span_records.h"
 
 #include <algorithm>
@@ -14,6 +14,7 @@ namespace {
 constexpr int kWaitSequenceShift = 32;
 constexpr int kWaitRankOffset = 2;
 constexpr uint32_t kWaitBegun = uint32_t{1} << 31;
+constexpr uint32_t kWaitMet = uint32_t{1} << 30;
 static_assert(WEFT_ANY_SOURCE == -1);
 
 }  // namespace
@@ -68,7 +69,7 @@ void SpanRecords::SetState(uint32_t state) const {
 
 void SpanRecords::ShowWait(const std::optional<SpanWait>& wait) const {
   const uint64_t word = wait ? uint64_t{wait->sequence} << kWaitSequenceShift |
-                                   (wait->begun ? kWaitBegun : 0) |
+                                   (wait->begun ? kWaitBegun : 0) | (wait->met ? kWaitMet : 0) |
                                    static_cast<uint32_t>(wait->awaited + kWaitRankOffset)
                              : 0;
   At(place_).wait.store(word, std::memory_order_release);
@@ -88,11 +89,12 @@ uint64_t SpanRecords::MessagesEnded(int rank) const {
 std::optional<SpanWait> SpanRecords::WaitOf(int rank) const {
   const int place = PlaceOf(rank);
   const uint64_t word = place < 0 ? 0 : At(place).wait.load(std::memory_order_acquire);
-  const uint32_t whom = static_cast<uint32_t>(word) & ~kWaitBegun;
+  const uint32_t whom = static_cast<uint32_t>(word) & ~(kWaitBegun | kWaitMet);
   if (whom == 0) return std::nullopt;
   return SpanWait{.sequence = static_cast<uint32_t>(word >> kWaitSequenceShift),
                   .awaited = static_cast<int>(whom) - kWaitRankOffset,
-                  .begun = (static_cast<uint32_t>(word) & kWaitBegun) != 0};
+                  .begun = (static_cast<uint32_t>(word) & kWaitBegun) != 0,
+                  .met = (static_cast<uint32_t>(word) & kWaitMet) != 0};
 }
 
 bool SpanRecords::HasCome(int rank, uint32_t sequence) const {

@@ -31,7 +31,8 @@ struct SpanWait {
   uint32_t sequence = 0;  // the low bits of the collective's number; 0: of a message
   int awaited = -1;       // a rank of the group; WEFT_ANY_SOURCE: whoever sends first
   bool begun =
-      false;  // of a message: it is one that was matched, or a send, which may be on its way
+      false;         // of a message: it is one that was matched, or a send, which may be on its way
+  bool met = false;  // that rank has come to what it is waited for with: the link has to carry it
 
   bool operator==(const SpanWait&) const = default;
 };

@@ -138,9 +138,9 @@ absl::StatusOr<std::optional<SpanPart>> SplitSpan(ProcessGroup& parent, const Sp
   part.core.parent_rank = parent.rank();
   part.core.inner = *std::move(inner);
   part.core.records = std::move(records);
-  part.core.end =
-      std::make_shared<SpanEnd>(part.core.membership.group_id, part.options.name, part.core.inner,
-                                part.core.membership.members, part.core.records);
+  part.core.end = std::make_shared<SpanEnd>(part.core.membership.group_id, part.options.name,
+                                            part.core.inner, part.core.membership.members,
+                                            part.core.records, &part.core.net->watch());
   part.core.net->watch().Add(part.core.end, SpanWatch::Kind::kPart);
   return part;
 }

@@ -59,15 +59,18 @@ void SpanWaitReport::Report(int64_t now_ns) {
   const bool stuck = waited_ns >= stuck_ns_;
   if (!stuck && waited_ns >= kStuckNs) return;
   const bool any = wait_->awaited < 0;
-  const int holding_up = any ? -1 : end_->HoldingUp(wait_->awaited);
+  const SpanEnd::LastWait last =
+      any ? SpanEnd::LastWait{rank_, -1} : end_->LastWaitFrom(rank_, wait_->awaited);
+  const int holding_up = last.holding_up;
   const bool stalls = !any && end_->Stalls(holding_up);
   if (!stuck && (!stalls || stalled_told_ == holding_up)) return;
   const std::string waiting = fmt::format("{} has waited for {:.0f} s on rank {}: ", Call(),
                                           static_cast<double>(waited_ns) * 1e-9, rank_);
   const std::string whom = any ? "no rank has sent one" : end_->Describe(holding_up);
-  const std::string way = any || holding_up == wait_->awaited
-                              ? ""
-                              : fmt::format("; rank {} waits as well", wait_->awaited);
+  const std::string link = any || stalls ? "" : end_->LinkText(last);
+  const std::string by_way = any || holding_up == wait_->awaited
+                                 ? ""
+                                 : fmt::format("; rank {} waits as well", wait_->awaited);
   const LifecycleEvent event{.kind = stuck ? LifecycleKind::kStuck : LifecycleKind::kStalled,
                              .epoch = epoch_,
                              .rank = holding_up,
@@ -75,8 +78,11 @@ void SpanWaitReport::Report(int64_t now_ns) {
   records_->events().Record(event);
   if (stuck) {
     stuck_ns_ *= 2;
-    LogWarn(waiting, whom, any ? "" : " holds it up", way,
-            "; it goes on waiting until its deadline");
+    if (!link.empty())
+      LogWarn(waiting, link, "; it goes on waiting until its deadline");
+    else
+      LogWarn(waiting, whom, any ? "" : " holds it up", by_way,
+              "; it goes on waiting until its deadline");
   } else {
     stalled_told_ = holding_up;
     LogWarn(waiting, whom, " holds it up; it goes on when that process does");

@@ -26,6 +26,28 @@ constexpr int64_t kAnswerNs = 500'000'000;
 // How long the last of an island tries to tell the others that it leaves. They may have left as well, a moment before they were connected
 // with it: then nobody answers.
 constexpr int kLeavesPerLimit = 6;
+constexpr int64_t kLeaveMaxNs = 2'000'000'000;
+
+// Of what the processes of an island share, in its block.
+struct Offsets {
+  size_t mail;
+  size_t ready;
+  size_t stalls;
+  size_t notes;
+  size_t end;
+};
+
+Offsets OffsetsFor(const IslandMap& map, int island) {
+  const auto processes = static_cast<int>(map.island(island).processes.size());
+  Offsets at{};
+  at.mail = IslandSharedMemory::BytesFor(map, island);
+  at.ready = at.mail + IslandMail::BytesFor(processes);
+  at.stalls = at.ready + IslandReady::BytesFor(processes);
+  at.notes = at.stalls + IslandStalls::BytesFor(map.island_count());
+  at.end =
+      at.notes + static_cast<size_t>(processes) * SharedText::BytesFor(LinkNote::kNotesBytesMax);
+  return at;
+}
 
 }  // namespace
 
@@ -35,21 +57,20 @@ SpanWatch::SpanWatch(const Seams& seams, const IslandAgentSettings& settings,
     : map_(std::move(map)),
       address_(std::move(address)),
       island_(island),
+      process_(process),
       limit_ns_(BoundedIslandLimit(settings.limit_ns)),
       memory_(*map_, island, process, block),
-      mail_(block + IslandSharedMemory::BytesFor(*map_, island),
+      mail_(block + OffsetsFor(*map_, island).mail,
             static_cast<int>(map_->island(island).processes.size()), process),
-      ready_(block + IslandSharedMemory::BytesFor(*map_, island) +
-                 IslandMail::BytesFor(mail_.process_count()),
-             mail_.process_count(), process),
+      ready_(block + OffsetsFor(*map_, island).ready, mail_.process_count(), process),
+      stalls_(block + OffsetsFor(*map_, island).stalls, map_->island_count()),
+      notes_(block + OffsetsFor(*map_, island).notes),
       side_(seams, settings, *map_, &memory_, island, process),
       mail_read_(static_cast<size_t>(mail_.process_count())),
       read_memory_(*map_, island, process, block) {}
 
 size_t SpanWatch::BytesFor(const IslandMap& map, int island) {
-  const auto processes = static_cast<int>(map.island(island).processes.size());
-  return IslandSharedMemory::BytesFor(map, island) + IslandMail::BytesFor(processes) +
-         IslandReady::BytesFor(processes);
+  return OffsetsFor(map, island).end;
 }
 
 absl::Status SpanWatch::Begin() {
@@ -79,7 +100,7 @@ void SpanWatch::Leave() {
     if (left_) return;
     side_.Leave();
   }
-  LookUntil(limit_ns_ / kLeavesPerLimit, [this] {
+  LookUntil(std::min(limit_ns_ / kLeavesPerLimit, kLeaveMaxNs), [this] {
     MutexLock lock(mutex_);
     return side_.gone();
   });
@@ -89,6 +110,36 @@ void SpanWatch::Leave() {
   }
   MutexLock lock(read_mutex_);
   unreadable_ = true;
+}
+
+bool SpanWatch::IsStalled(int world_rank) const {
+  if (!origin_.here()) return false;
+  MutexLock lock(read_mutex_);
+  return !unreadable_ && stalls_.Has(map_->IslandOf(world_rank));
+}
+
+SharedText SpanWatch::NotesOf(int process) const {
+  return {notes_ + static_cast<size_t>(process) * SharedText::BytesFor(LinkNote::kNotesBytesMax),
+          LinkNote::kNotesBytesMax};
+}
+
+void SpanWatch::ShowLinks(const std::vector<LinkNote>& notes) {
+  MutexLock lock(read_mutex_);
+  if (origin_.here() && !unreadable_) NotesOf(process_).Write(EncodeLinkNotes(notes));
+}
+
+std::vector<LinkNote> SpanWatch::Links() const {
+  std::vector<LinkNote> notes;
+  if (!origin_.here()) return notes;
+  MutexLock lock(read_mutex_);
+  for (int process = 0; !unreadable_ && process < mail_.process_count(); ++process) {
+    uint64_t version = 0;
+    const std::optional<std::string> bytes = NotesOf(process).Read(&version);
+    if (!bytes) continue;
+    absl::StatusOr<std::vector<LinkNote>> shown = DecodeLinkNotes(*bytes);
+    if (shown.ok()) notes.insert(notes.end(), shown->begin(), shown->end());
+  }
+  return notes;
 }
 
 // The caller looks itself: there may be no thread that does, or this is it.
@@ -190,6 +241,7 @@ int64_t SpanWatch::Look(int64_t now_ns) {
   if (left_ || !origin_.here()) return std::numeric_limits<int64_t>::max();
   Tell();  // before a step that says that this process leaves
   side_.Step();
+  if (const IslandReach* const reach = side_.agent().reach()) stalls_.Show(reach->Stalled());
   Hear();
   Tell();
   const int64_t wake_ns = side_.NextWakeNs();

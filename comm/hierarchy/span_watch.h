@@ -17,6 +17,8 @@
 // Who is asked for the cause of a failure right after it has happened must wait for it: it is known when all islands have had
 // their say, some 50 ms after the first has spoken, or a limit later if some cannot be reached.
 //
+// An island of which no process answers though their machine does is stopped, and is waited for (IsStalled).
+//
 // Thread-safety: any thread; as Watched. The block is borrowed until Leave() has returned.
 #pragma once
 
@@ -36,13 +38,16 @@
 #include "comm/agent/island_ready.h"
 #include "comm/agent/island_shared_memory.h"
 #include "comm/agent/island_side.h"
+#include "comm/agent/island_stalls.h"
+#include "comm/agent/shared_text.h"
 #include "comm/agent/watched.h"
 #include "comm/group/fork.h"
+#include "comm/hierarchy/link_note.h"
 #include "comm/hierarchy/span_end.h"
 
 namespace weft {
 
-class SpanWatch : public Watched {
+class SpanWatch : public Watched, public AfarRanks {
  public:
   static size_t BytesFor(const IslandMap& map, int island);
 
@@ -80,6 +85,13 @@ class SpanWatch : public Watched {
   // The membership that follows `epoch`: this rank, and all others that live and can be reached, go on without those that do not. Waits until all
   // have come, and their islands have agreed.
   NextMembership AwaitMembership(uint32_t epoch, int64_t deadline_ns);
+
+  // AfarRanks.
+  bool IsStalled(int world_rank) const override;
+  std::vector<LinkNote> Links() const override;
+
+  // What this process's links do, for all processes of the island (link_watch.h).
+  void ShowLinks(const std::vector<LinkNote>& notes);
 
   // Until an island that does not answer is unreachable.
   int64_t limit_ns() const { return limit_ns_; }
@@ -119,6 +131,7 @@ class SpanWatch : public Watched {
     bool over = false;  // nothing that is found counts any more
   };
 
+  SharedText NotesOf(int process) const;
   void LookUntil(int64_t patience_ns, const std::function<bool()>& done);
   void SayNotReady(uint32_t epoch, int64_t waited_s) const;
   void Tell() WEFT_REQUIRES(mutex_);
@@ -137,10 +150,13 @@ class SpanWatch : public Watched {
   const std::shared_ptr<const IslandMap> map_;
   const UniqueFd address_;
   const int island_;
+  const int process_;
   const int64_t limit_ns_;
   IslandSharedMemory memory_;  // the side's
   IslandMail mail_;
   IslandReady ready_;
+  IslandStalls stalls_;
+  std::byte* const notes_;  // of links, a text of each process
 
   mutable Mutex mutex_;
   IslandSide side_ WEFT_GUARDED_BY(mutex_);
@@ -153,7 +169,7 @@ class SpanWatch : public Watched {
   uint64_t told_ready_ WEFT_GUARDED_BY(mutex_) = 0;  // a hash of who waits for a new membership
   bool left_ WEFT_GUARDED_BY(mutex_) = false;
 
-  Mutex read_mutex_;
+  mutable Mutex read_mutex_;
   IslandSharedMemory read_memory_ WEFT_GUARDED_BY(read_mutex_);      // the callers'
   std::vector<FailureRecord> settled_ WEFT_GUARDED_BY(read_mutex_);  // once said, it stays so
   uint64_t read_version_ WEFT_GUARDED_BY(read_mutex_) = 0;           // of what was read

@@ -138,6 +138,7 @@ void MessageLink::Post(Transfer* transfer) {
   }
   transfer->SetState(TransferState::kPosted);
   transfer->moved = 0;
+  transfer->SetMet(false);
   transfer->granted = false;
   transfer->announced = false;
   transfer->lent = 0;
@@ -157,6 +158,7 @@ void MessageLink::Post(Transfer* transfer) {
       heard.Refuse(transfer);
       return;
     }
+    transfer->SetMet(true);
     transfer->granted = transfer->is_send;
     waits_for_grant = !transfer->is_send;
   } else {
@@ -366,6 +368,7 @@ void MessageLink::TakeAnnounce() {
   if (Transfer* const receive = receives_.Find(key.first, key.second); receive != nullptr) {
     // Else it has been said.
     if (IsAhead(receive->bytes)) on_.main().out.Say(FrameOf(LinkFrameType::kGrant, *receive));
+    receive->SetMet(true);
     if (!said.Agrees(*receive)) Refuse(receive, said);
     return;
   }
@@ -382,6 +385,7 @@ void MessageLink::TakeGrant() {
   const MessageKey key = KeyOfFrame(header);
   const SaidMessage said = SaidBy(header);
   if (Transfer* const send = sends_.Find(key.first, key.second); send != nullptr) {
+    send->SetMet(true);
     // Under way: what comes of it the other side sees.
     if (send == on_.main().out.sending() || send->lent > 0) return;
     send->granted = said.Agrees(*send);
@@ -455,6 +459,7 @@ void MessageLink::BeginData(LinkConnection* on) {
       Fail(MakeError(WEFT_CORRUPT, fmt::format("rank {} has sent a part out of order", peer_)));
       return;
     }
+    receive->SetMet(true);
     on->in.Into(receive->memory + header.offset, receive);
   } else if (header.ahead != 0 && !closed_.Contains(header.group_id)) {
     RefuseOthers(key.first, said);

@@ -47,6 +47,11 @@ std::vector<LinkEvent> RoutedTransport::TakeEvents() {
   return events;
 }
 
+void RoutedTransport::AppendTraffic(std::vector<LinkTraffic>* traffic) {
+  for (const std::unique_ptr<Transport>& carrier : carriers_)
+    carrier->AppendTraffic(traffic);
+}
+
 void RoutedTransport::AppendPollItems(std::vector<PollItem>* items) {
   for (const std::unique_ptr<Transport>& carrier : carriers_)
     carrier->AppendPollItems(items);

@@ -29,6 +29,7 @@ class RoutedTransport : public Transport {
   void CloseGroup(uint64_t group_id) override;
   std::optional<OfferedMessage> Offered(int peer, const StreamId& stream) override;
   std::vector<LinkEvent> TakeEvents() override;
+  void AppendTraffic(std::vector<LinkTraffic>* traffic) override;
   void AppendPollItems(std::vector<PollItem>* items) override;
   void Leave() override;
 

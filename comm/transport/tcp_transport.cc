@@ -164,6 +164,22 @@ std::vector<LinkEvent> TcpTransport::TakeEvents() {
   return std::exchange(events_, {});
 }
 
+void TcpTransport::AppendTraffic(std::vector<LinkTraffic>* traffic) {
+  MutexLock lock(mutex_);
+  for (size_t number = 0; number < peers_.size(); ++number) {
+    Peer& peer = peers_[number];
+    for (int connection = 0; peer.link != nullptr && connection < peer.connections();
+         ++connection) {
+      const int handle = peer.line(connection).handle;
+      if (handle < 0 || !peer.link->attached(connection)) continue;
+      traffic->push_back({.peer = static_cast<int>(number),
+                          .connection = connection,
+                          .addresses = peer.line(connection).addresses,
+                          .stream = seams_.net->Traffic(handle)});
+    }
+  }
+}
+
 void TcpTransport::AppendPollItems(std::vector<PollItem>* items) {
   MutexLock lock(mutex_);
   accept_ns_ = 0;
@@ -503,6 +519,7 @@ absl::Status TcpTransport::Introduce(Greeting* greeting) {
   if (link.has(connection) && link.attached(connection))
     Lost(number, connection, seams_.clock->NowNs());
   line.handle = greeting->fd.get();
+  line.addresses = seams_.net->Addresses(line.handle);
   link.Attach(std::make_unique<SocketStream>(std::move(greeting->fd)), connection);
   if (connection > 0) BreakSoon(line.handle);
   return absl::OkStatus();

@@ -72,6 +72,7 @@ class TcpTransport : public Transport {
   void CloseGroup(uint64_t group_id) override;
   std::optional<OfferedMessage> Offered(int peer, const StreamId& stream) override;
   std::vector<LinkEvent> TakeEvents() override;
+  void AppendTraffic(std::vector<LinkTraffic>* traffic) override;
   void AppendPollItems(std::vector<PollItem>* items) override;
 
  private:
@@ -90,6 +91,7 @@ class TcpTransport : public Transport {
   // What carries a connection with a peer, now or later.
   struct Line {
     int handle = -1;  // of its socket, while it is attached
+    StreamAddresses addresses;
     bool dialling = false;
     int64_t dial_ns = 0;     // when to dial next; 0: it is not to
     int64_t give_up_ns = 0;  // or then

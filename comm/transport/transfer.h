@@ -70,7 +70,15 @@ struct Transfer {
     std::atomic_ref(state_now).store(state, std::memory_order_release);
   }
 
+  // Its other half is known to be posted: what is left is for what carries it. Any thread; the transport sets it.
+  bool Met() const {
+    return std::atomic_ref(const_cast<bool&>(met_now)).load(std::memory_order_relaxed);
+  }
+
+  void SetMet(bool met) { std::atomic_ref(met_now).store(met, std::memory_order_relaxed); }
+
   TransferState state_now = TransferState::kIdle;
+  bool met_now = false;
   size_t moved = 0;
   bool granted =
       false;  // of a send: the other side has room for all of it; of a receive: that has been said

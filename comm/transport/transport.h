@@ -35,6 +35,14 @@ struct LinkEvent {
   absl::Status why;
 };
 
+// What a connection with a peer has carried.
+struct LinkTraffic {
+  int peer = -1;
+  int connection = 0;  // its number, of those with the peer
+  StreamAddresses addresses;
+  StreamTraffic stream;
+};
+
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -54,6 +62,9 @@ class Transport {
 
   // Links that were lost since the last call.
   virtual std::vector<LinkEvent> TakeEvents() = 0;
+
+  // Of all connections that there are, where the system counts it: for whoever asks why something takes so long.
+  virtual void AppendTraffic(std::vector<LinkTraffic>* /*traffic*/) {}
 
   // What to sleep on, for one poll: as soon as Advance() has something to do one of these is ready, also if it had before this call or
   // gets it between this call and the poll. So nobody has to look once more. Not counted is what another thread posts meanwhile, for that

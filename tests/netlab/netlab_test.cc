@@ -2,6 +2,8 @@
 #include "tests/support/netlab.h"
 
 #include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/text.h"
 #include "base/wait.h"
 #include "tests/netlab/launched_over_netlab.h"
@@ -20,7 +23,9 @@
 namespace weft::test {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // bash's way to connect: one program that every machine has.
 std::vector<std::string> ConnectTo(const std::string& address, int port) {
@@ -384,6 +389,109 @@ TEST_F(LaunchedOverNetlab, ConnectionsThatAreResetAreMadeAgain) {
   ExpectSumsGoOn(runs);
 }
 #endif
+
+// What a process has started, by what each of its threads has.
+std::vector<pid_t> ChildrenOf(pid_t pid) {
+  std::vector<pid_t> children;
+  std::error_code none;
+  for (const auto& task :
+       std::filesystem::directory_iterator(StrCat("/proc/", pid, "/task"), none)) {
+    std::ifstream file(task.path() / "children");
+    for (pid_t child = 0; file >> child;)
+      children.push_back(child);
+  }
+  return children;
+}
+
+// A container that is paused, with one rank: all of the node stands still, and its kernel answers. That is no failure, for longer than the limit
+// after which a node is unreachable and the five seconds of weftruns.
+TEST_F(LaunchedOverNetlab, AStoppedNodeIsWaitedForAndNamed) {
+  ASSERT_NO_FATAL_FAILURE(MakeLab({.nodes = 2}));
+  if (lab_ == nullptr) return;
+  const Runs runs = Launch({1, 1}, {MEETING_RANKS, "wait"});
+  for (const auto& run : runs)
+    ASSERT_TRUE(run->WaitForOutput("sum 1", Soon())) << run->Output();
+  std::vector<pid_t> paused = ChildrenOf(runs[1]->pid());
+  pid_t rank = -1;
+  for (const pid_t pid : paused) {
+    if (ReadFileStart(StrCat("/proc/", pid, "/comm")) == "meeting_ranks\n") rank = pid;
+  }
+  ASSERT_GT(rank, 0);
+  paused.push_back(runs[1]->pid());
+  const int64_t paused_ns = MonotonicNs();
+  for (const pid_t pid : paused)
+    ASSERT_EQ(kill(pid, SIGSTOP), 0);
+  EXPECT_EQ(runs[0]->Wait(paused_ns + 8 * kSecondNs), -1) << runs[0]->Output();
+  EXPECT_TRUE(runs[0]->WaitForOutput("process does not answer though its machine does", Soon()))
+      << runs[0]->Output();
+  EXPECT_THAT(runs[0]->Output(),
+              HasSubstr(StrCat("rank 1 (host node1, pid ", rank, ", process does not")));
+  for (const pid_t pid : paused)
+    ASSERT_EQ(kill(pid, SIGCONT), 0);
+  ExpectSumsGoOn(runs);
+}
+
+// The machine of one rank loses its network: nothing answers, and that is known within the limit of 3 s.
+TEST_F(LaunchedOverNetlab, ACutCableIsUnreachableWithinTheLimit) {
+  ASSERT_NO_FATAL_FAILURE(MakeLab({.nodes = 2}));
+  if (lab_ == nullptr) return;
+  const Runs runs = Launch({1, 1}, {MEETING_RANKS, "wait"});
+  for (const auto& run : runs)
+    ASSERT_TRUE(run->WaitForOutput("sum 1", Soon())) << run->Output();
+  const int64_t cut_ns = MonotonicNs();
+  ASSERT_EQ(lab_->SetLinkUp(1, false), absl::OkStatus());
+  for (const auto& run : runs)
+    EXPECT_TRUE(run->WaitForOutput("cannot be reached from rank", Soon())) << run->Output();
+  const double took_s = static_cast<double>(MonotonicNs() - cut_ns) / kSecondNs;
+  std::printf("a cut cable, known on both nodes after %.2f s\n", took_s);
+  EXPECT_LE(took_s, 5);
+}
+
+// A hop with a smaller MTU than both ends believe: small packets pass, large ones do not, and nobody is told. It is the link that is named.
+TEST_F(LaunchedOverNetlab, AHopThatLosesLargePacketsIsNamedAndNoRank) {
+  ASSERT_NO_FATAL_FAILURE(MakeLab({.nodes = 2}));
+  if (lab_ == nullptr) return;
+  const absl::Status set = lab_->SetFaults(1, {});
+  if (!set.ok()) GTEST_SKIP() << std::string(set.message());
+  const Runs runs = Launch({1, 1}, {MEETING_RANKS, "wait", "7"});
+  for (const auto& run : runs)
+    ASSERT_TRUE(run->WaitForOutput("sum 1", Soon())) << run->Output();
+  lab_->SetLongestFrame(1, 1200);
+  for (int node = 0; node < 2; ++node) {
+    NetlabProcess& run = *runs[static_cast<size_t>(node)];
+    EXPECT_TRUE(run.WaitForOutput("failed: all_reduce #", Soon())) << run.Output();
+    const std::string said = run.Output();
+    EXPECT_THAT(said, HasSubstr("on group meeting: LINK_STALLED: nothing passes from rank "));
+    EXPECT_THAT(said, HasSubstr("bytes are not acknowledged after "));
+    EXPECT_THAT(said, HasSubstr("smaller than 1500 bytes: ping -M do -s 1472 10.77.0."));
+    for (const int end : {0, 1}) {
+      EXPECT_THAT(
+          said, HasSubstr(StrCat("rank ", end, " (host node", end, ") at ", Netlab::Address(end))));
+    }
+    EXPECT_THAT(said, Not(HasSubstr("holds it up")));
+    EXPECT_THAT(said, Not(HasSubstr("did not come")));
+  }
+}
+
+TEST_F(LaunchedOverNetlab, ASlowLinkIsNamedWithItsRateAndNoRank) {
+  ASSERT_NO_FATAL_FAILURE(MakeLab({.nodes = 2}));
+  if (lab_ == nullptr) return;
+  const Runs runs = Launch({1, 1}, {MEETING_RANKS, "wait", "14", "2000003"});
+  for (const auto& run : runs)
+    ASSERT_TRUE(run->WaitForOutput("sum 1", Soon())) << run->Output();
+  ASSERT_EQ(lab_->SetRate(1, 4'000'000), absl::OkStatus());
+  for (const auto& run : runs) {
+    EXPECT_TRUE(run->WaitForOutput("failed: all_reduce #", Soon())) << run->Output();
+    const std::string said = run->Output();
+    EXPECT_THAT(said, HasSubstr("has waited for 10 s on rank "));
+    EXPECT_THAT(said, HasSubstr("on group meeting: LINK_SLOW: the link from rank "));
+    // 4 Mbit/s are 0.5 MB/s, less headers.
+    EXPECT_THAT(said, ContainsRegex("carries 0\\.[0-9]+ MB/s"));
+    EXPECT_THAT(said, Not(HasSubstr("holds it up")));
+    EXPECT_THAT(said, Not(HasSubstr("did not come")));
+    EXPECT_THAT(said, Not(HasSubstr("LINK_STALLED")));
+  }
+}
 
 // The ranks know nothing of weft and of each other: it is the weftruns that find out.
 TEST_F(LaunchedOverNetlab, ACutCableEndsTheRanksOfAllNodes) {

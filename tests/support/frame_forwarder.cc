@@ -95,7 +95,8 @@ class Forwarder {
   }
 
   void Pass(int to, size_t bytes) {
-    if (Chance(faults_.loss)) {
+    const uint64_t longest = counts_->longest.load();
+    if (Chance(faults_.loss) || (longest > 0 && bytes > longest)) {
       counts_->lost.fetch_add(1);
       return;
     }

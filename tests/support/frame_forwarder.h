@@ -26,7 +26,10 @@ struct FrameFaults {
   uint64_t seed = 1;
 };
 
+// Beside what it has done, what it is to do from now on.
 struct FrameCounts {
+  std::atomic<uint64_t> longest{
+      0};  // longer frames, in bytes, are lost, as by a hop with a smaller MTU; 0: none is too long
   std::atomic<uint64_t> forwarded{0};
   std::atomic<uint64_t> lost{0};
   std::atomic<uint64_t> doubled{0};

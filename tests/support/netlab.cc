@@ -413,6 +413,10 @@ const FrameCounts& Netlab::Faults(int node) const {
   return *faulty_[static_cast<size_t>(node)]->counts.operator->();
 }
 
+void Netlab::SetLongestFrame(int node, uint64_t bytes) {
+  faulty_[static_cast<size_t>(node)]->counts->longest.store(bytes);
+}
+
 std::unique_ptr<NetlabProcess> Netlab::SpawnFunction(
     const Place& place, const std::function<absl::Status()>& body) const {
   UniqueFd output(memfd_create("netlab output", MFD_CLOEXEC));

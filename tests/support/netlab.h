@@ -123,6 +123,9 @@ class Netlab {
   // What that has done.
   const FrameCounts& Faults(int node) const;
 
+  // In a cable with SetFaults() longer frames are lost from now on, and nobody is told; 0: none.
+  void SetLongestFrame(int node, uint64_t bytes);
+
   // Since the beginning, with headers.
   absl::StatusOr<NetlabCounters> Counters(int node, int interface = 0) const;
 

@@ -344,6 +344,38 @@ TEST(SpanFailure, ALostNodeIsUnreachable) {
           {2, 3});
 }
 
+// A copy of its sockets in a child that lives on does not make it one that is only stopped.
+TEST(SpanFailure, AKilledNodeIsMissedThoughAForkedChildOfItLives) {
+  const SharedValue<SameOnAll> same;
+  RunSpan({2, "0,1", 2 * kSecondNs},
+          [&](int rank, SpanCore& span, Seen& seen) -> std::string {
+            if (rank == 1) {
+              // Until the nodes are connected.
+              const int64_t until_ns = MonotonicNs() + kSecondNs / 2;
+              (void)Await(kSecondNs, [&] { return MonotonicNs() > until_ns; });
+              const pid_t child = fork();
+              if (child == 0) {
+                (void)alarm(60);
+                while (true)
+                  pause();
+              }
+              seen.pids[2].store(child);
+              (void)kill(getpid(), SIGKILL);
+            }
+            absl::Status cause;
+            const bool heard = Await(
+                20 * kSecondNs, [&] { return !(cause = span.net->watch().Cause(*span.end)).ok(); });
+            const bool child_lives = kill(seen.pids[2].load(), 0) == 0;
+            (void)kill(seen.pids[2].load(), SIGKILL);
+            if (!heard) return "nothing was heard of the node";
+            if (!child_lives) return "the child has ended";
+            return ResultOf(cause) == WEFT_UNREACHABLE && FieldsOf(cause).rank == 1
+                       ? ""
+                       : std::string(cause.message());
+          },
+          {1});
+}
+
 // A stopped process is not dead: another one of its node speaks.
 TEST(SpanFailure, AStoppedSpeakerIsNotMissed) {
   RunSpan({4, "2", kSecondNs}, [&](int rank, SpanCore& span, Seen& seen) -> std::string {

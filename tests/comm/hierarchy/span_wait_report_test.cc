@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/seams.h"
 #include "base/status.h"
+#include "comm/agent/island_relay.h"
 #include "comm/hierarchy/span_end.h"
 #include "comm/hierarchy/span_records.h"
 #include "comm/node/make_group.h"
@@ -23,6 +24,16 @@ namespace {
 constexpr int64_t kSecondNs = 1'000'000'000;
 
 std::vector<std::string>* told = nullptr;
+
+class KnownAfar : public AfarRanks {
+ public:
+  bool IsStalled(int world_rank) const override { return world_rank == stalled; }
+
+  std::vector<LinkNote> Links() const override { return notes; }
+
+  int stalled = -1;
+  std::vector<LinkNote> notes;
+};
 
 // Ranks 1, 3 and 4 of five are on this island; the object is rank 3's.
 class WaitsOfAnIsland : public ::testing::Test {
@@ -45,7 +56,7 @@ class WaitsOfAnIsland : public ::testing::Test {
     }
     for (int place = 0; place < 3; ++place)
       records_.push_back(std::make_shared<SpanRecords>(block_, std::vector{1, 3, 4}, place));
-    end_ = std::make_shared<SpanEnd>(7, "s", inner_, members, records_[1]);
+    end_ = std::make_shared<SpanEnd>(7, "s", inner_, members, records_[1], &afar_);
     report_ = std::make_shared<SpanWaitReport>("s", 1, kRank, records_[1], end_);
   }
 
@@ -80,6 +91,7 @@ class WaitsOfAnIsland : public ::testing::Test {
   alignas(64) std::byte block_[64 << 10] = {};
   std::shared_ptr<ProcessGroup> inner_;
   std::vector<std::shared_ptr<SpanRecords>> records_;
+  KnownAfar afar_;
   std::shared_ptr<SpanEnd> end_;
   std::shared_ptr<SpanWaitReport> report_;
   int64_t now_ns_ = 0;
@@ -129,6 +141,75 @@ TEST_F(WaitsOfAnIsland, AStoppedRankIsToldAfterTwoSeconds) {
       std::string::npos)
       << lines[0];
   EXPECT_NE(lines[0].find("process stopped"), std::string::npos) << lines[0];
+}
+
+// Of another island, as its speaker knows: the same line as of a rank of this one.
+TEST_F(WaitsOfAnIsland, AStoppedNodeIsToldAfterTwoSeconds) {
+  afar_.stalled = 12;
+  Wait(1, {.sequence = 12, .awaited = 1});
+  Wait(0, {.sequence = 12, .awaited = 2});
+  const std::vector<std::string> lines = LinesUntil(5);
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_NE(lines[0].find("has waited for 2 s on rank 3: rank 2 (host h, pid "), std::string::npos);
+  EXPECT_NE(lines[0].find(", process does not answer though its machine does: stopped, or in a "
+                          "debugger) holds it up; it goes on when that process does"),
+            std::string::npos)
+      << lines[0];
+}
+
+// The link between rank 1, for which this rank waits, and rank 2, which has come.
+TEST_F(WaitsOfAnIsland, ALinkIsNamedAndNoRank) {
+  LinkNote note{.rank = 11, .peer = 12, .from = "10.0.0.1", .to = "10.0.0.2", .sent_rate = 500'000};
+  afar_.notes = {note};
+  Wait(1, {.sequence = 12, .awaited = 1});
+  Wait(0, {.sequence = 12, .awaited = 2, .met = true});
+  std::vector<std::string> lines = LinesUntil(11);
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_NE(lines[0].find("has waited for 10 s on rank 3: LINK_SLOW: the link from rank 1 (host h) "
+                          "at 10.0.0.1 to rank 2 (host h) at 10.0.0.2 carries 0.5 MB/s"),
+            std::string::npos)
+      << lines[0];
+  EXPECT_EQ(lines[0].find("holds it up"), std::string::npos);
+  // Rank 2 may be late as far as is known: traffic alone says nothing.
+  Wait(0, {.sequence = 12, .awaited = 2});
+  lines = LinesUntil(21);
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_NE(lines[0].find("rank 2 (host h, pid "), std::string::npos) << lines[0];
+  note.stalled = true;
+  note.unacknowledged_bytes = 4096;
+  afar_.notes = {note};
+  lines = LinesUntil(41);
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_NE(lines[0].find("LINK_STALLED: nothing passes from rank 1 (host h) at 10.0.0.1"),
+            std::string::npos)
+      << lines[0];
+}
+
+// Whoever found it, and whomever it names.
+TEST_F(WaitsOfAnIsland, DeadlinesAreTracedToALink) {
+  FailureRecord record{.group_id = 7,
+                       .finder = 10,
+                       .culprit = 12,
+                       .result = WEFT_TIMEOUT,
+                       .call = 12,
+                       .operation = "all_reduce",
+                       .traced = FailureRecord::kTracedToEnd,
+                       .sentence = "late"};
+  EXPECT_FALSE(end_->Traced(record).has_value());
+  afar_.notes = {{.rank = 14, .peer = 99, .stalled = true},  // of no rank of the group
+                 {.rank = 11, .peer = 10, .stalled = true, .from = "10.0.0.1", .to = "10.0.0.2"}};
+  const std::optional<FailureRecord> traced = end_->Traced(record);
+  ASSERT_TRUE(traced.has_value());
+  EXPECT_EQ(traced->culprit, -1);
+  EXPECT_EQ(traced->traced, FailureRecord::kTracedToLink);
+  EXPECT_TRUE(traced->sentence.starts_with(
+      "all_reduce #12 on group s: LINK_STALLED: nothing passes from rank 1 (host h) at 10.0.0.1 to "
+      "rank 0 (host h) at 10.0.0.2"))
+      << traced->sentence;
+  EXPECT_TRUE(BeatsRecord(*traced, record));
+  EXPECT_FALSE(end_->Traced(*traced).has_value());
+  record.result = WEFT_ABORTED;
+  EXPECT_FALSE(end_->Traced(record).has_value());
 }
 
 // A record that names a rank of this island is followed here.
