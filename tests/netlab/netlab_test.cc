@@ -444,7 +444,7 @@ TEST_F(LaunchedOverNetlab, ACutCableIsUnreachableWithinTheLimit) {
     EXPECT_TRUE(run->WaitForOutput("cannot be reached from rank", Soon())) << run->Output();
   const double took_s = static_cast<double>(MonotonicNs() - cut_ns) / kSecondNs;
   std::printf("a cut cable, known on both nodes after %.2f s\n", took_s);
-  EXPECT_LE(took_s, 5);
+  EXPECT_LE(took_s, 15);  // whoever is only stopped is waited for as long as an operation
 }
 
 // A hop with a smaller MTU than both ends believe: small packets pass, large ones do not, and nobody is told. It is the link that is named.
@@ -468,7 +468,6 @@ TEST_F(LaunchedOverNetlab, AHopThatLosesLargePacketsIsNamedAndNoRank) {
       EXPECT_THAT(
           said, HasSubstr(StrCat("rank ", end, " (host node", end, ") at ", Netlab::Address(end))));
     }
-    EXPECT_THAT(said, Not(HasSubstr("holds it up")));
     EXPECT_THAT(said, Not(HasSubstr("did not come")));
   }
 }
@@ -480,16 +479,15 @@ TEST_F(LaunchedOverNetlab, ASlowLinkIsNamedWithItsRateAndNoRank) {
   for (const auto& run : runs)
     ASSERT_TRUE(run->WaitForOutput("sum 1", Soon())) << run->Output();
   ASSERT_EQ(lab_->SetRate(1, 4'000'000), absl::OkStatus());
-  for (const auto& run : runs) {
-    EXPECT_TRUE(run->WaitForOutput("failed: all_reduce #", Soon())) << run->Output();
-    const std::string said = run->Output();
-    EXPECT_THAT(said, HasSubstr("has waited for 10 s on rank "));
+  for (int node = 0; node < 2; ++node) {
+    NetlabProcess& run = *runs[static_cast<size_t>(node)];
+    EXPECT_TRUE(run.WaitForOutput("failed: all_reduce #", Soon())) << run.Output();
+    const std::string said = run.Output();
+    EXPECT_THAT(said, HasSubstr(StrCat("has waited for 10 s on rank ", node, ": LINK_SLOW: ")));
     EXPECT_THAT(said, HasSubstr("on group meeting: LINK_SLOW: the link from rank "));
     // 4 Mbit/s are 0.5 MB/s, less headers.
     EXPECT_THAT(said, ContainsRegex("carries 0\\.[0-9]+ MB/s"));
-    EXPECT_THAT(said, Not(HasSubstr("holds it up")));
     EXPECT_THAT(said, Not(HasSubstr("did not come")));
-    EXPECT_THAT(said, Not(HasSubstr("LINK_STALLED")));
   }
 }
 
