@@ -4,10 +4,11 @@
 #include <array>
 #include <atomic>
 
-#include <fcntl.h>
 #include <pthread.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
+
+#include "base/fd.h"
+#include "base/new_fd.h"
 
 namespace weft {
 namespace {
@@ -16,13 +17,12 @@ namespace {
 std::array<std::atomic<int>, kKeptMax> kept{};
 
 void GiveUpInChild() {
-  const int instead = eventfd(0, EFD_CLOEXEC);
+  const UniqueFd instead = MakeEvent(0);
   for (std::atomic<int>& entry : kept) {
     const int fd = entry.exchange(0) - 1;
     if (fd < 0) continue;
-    if (instead < 0 || dup3(instead, fd, O_CLOEXEC) < 0) close(fd);
+    if (!instead.valid() || !ReplaceFd(fd, instead.get())) close(fd);
   }
-  if (instead >= 0) close(instead);
 }
 
 }  // namespace

@@ -65,6 +65,10 @@ UniqueFd DuplicateFd(int fd) {
   return UniqueFd(fcntl(fd, F_DUPFD_CLOEXEC, kStandardFdMax + 1));
 }
 
+bool ReplaceFd(int fd, int other) {
+  return dup3(other, fd, O_CLOEXEC) == fd;
+}
+
 PipeEnds MakePipe() {
   HoldStandardFds();
   int ends[2];

@@ -45,6 +45,9 @@ UniqueFd CreateMemoryFile(const char* name);
 // A copy of `fd`, which may be anything.
 UniqueFd DuplicateFd(int fd);
 
+// dup3(): lets `fd`, which is one of this header's, be a copy of `other` from now on; false on failure.
+bool ReplaceFd(int fd, int other);
+
 struct PipeEnds {
   UniqueFd read;
   UniqueFd write;
