@@ -161,7 +161,7 @@ class CountedTransport : public Transport {
 
   void CloseGroup(uint64_t /*group_id*/) override {}
 
-  std::optional<uint64_t> OfferedTag(int /*peer*/, const StreamId& /*stream*/) override {
+  std::optional<OfferedMessage> Offered(int /*peer*/, const StreamId& /*stream*/) override {
     return std::nullopt;
   }
 
