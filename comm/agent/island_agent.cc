@@ -376,7 +376,7 @@ void IslandAgent::StepRelay(int64_t now_ns) {
   const std::vector<GroupVerdict> news = voice.relay->Step(now_ns);
   std::vector<GroupVerdict> settled = voice.relay->TakeSettled();
   for (const GroupVerdict& verdict : settled) {
-    if (!WriteClosing(verdict)) return;
+    if (!WriteBeforeTelling(verdict)) return;
   }
   for (const GroupVerdict& verdict : news) {
     if (!TellVerdict(AgreementMessage::kAll, verdict)) return;
@@ -495,18 +495,18 @@ void IslandAgent::TellReports(int to, const std::vector<ReachReport>& reports) {
   }
 }
 
-// What this island has closed must be known to its next speaker before others count on it; that it
-// is settled follows when that was told. False if another process speaks now.
-bool IslandAgent::WriteClosing(GroupVerdict verdict) {
+// What this island tells must be known to its next speaker before others count on it, which else
+// raises the same cause under another number; that it is settled follows when that was told. False if another process speaks now.
+bool IslandAgent::WriteBeforeTelling(GroupVerdict verdict) {
   verdict.settled = false;
-  if (!verdict.closed.Has(island_) || memory_->WriteVerdict(term_, verdict)) return true;
+  if (memory_->WriteVerdict(term_, verdict)) return true;
   Hush();
   return false;
 }
 
 // False if another process speaks now.
 bool IslandAgent::TellVerdict(int to, const GroupVerdict& verdict) {
-  if (!verdict.settled && !WriteClosing(verdict)) return false;
+  if (!verdict.settled && !WriteBeforeTelling(verdict)) return false;
   const std::string body = EncodeVerdictOf(verdict);
   if (to == AgreementMessage::kAll)
     voice_->links.Broadcast(IslandFrame::kRecord, body);

@@ -169,7 +169,7 @@ class IslandAgent {
   bool RememberEnded(const std::vector<RankDeath>& news);
   void TellDeaths(int to, const std::vector<RankDeath>& deaths);
   void TellReports(int to, const std::vector<ReachReport>& reports);
-  bool WriteClosing(GroupVerdict verdict);
+  bool WriteBeforeTelling(GroupVerdict verdict);
   bool TellVerdict(int to, const GroupVerdict& verdict);
   void StepReach(int64_t now_ns);
   void StepQuestions(int64_t now_ns);

@@ -58,6 +58,7 @@ IslandRelay::IslandRelay(IslandNumberSet islands, int self, int64_t gather_ns, i
 void IslandRelay::Restore(const GroupVerdict& verdict, int64_t now_ns) {
   Group& group = groups_[verdict.record.group_id];
   group.verdict = verdict;
+  group.close_ns = now_ns + gather_ns_;
   group.patience_ns = now_ns + patience_ns_;
   group.order = next_order_++;
   if (verdict.settled) settled_.push_back(verdict);
