@@ -62,8 +62,9 @@ Mutex& DefaultStackMutex() {
 class RoomyStacks {
  public:
   RoomyStacks() WEFT_NO_THREAD_SAFETY_ANALYSIS {
-    const size_t bytes = DefaultStackBytes();
-    if (bytes == 0 || bytes >= kLeastStackBytes) return;
+    // Not read each time: another thread may have raised it for a moment.
+    static const size_t first_bytes = DefaultStackBytes();
+    if (first_bytes == 0 || first_bytes >= kLeastStackBytes) return;
     DefaultStackMutex().Lock();
     before_bytes_ = DefaultStackBytes();
     if (before_bytes_ == 0) {

@@ -137,11 +137,14 @@ absl::Status BindError(int error_number, const std::string& where) {
 void TuneTcp(int fd, bool tcp) {
   if (!tcp) return;
   const int one = 1;
-  const int probes = static_cast<int>(std::max<int64_t>(3, UnreachableNs() / 1'000'000'000));
+  constexpr int64_t kProbesMax = 127;  // Linux's
+  const int64_t patience_s = std::max<int64_t>(3, UnreachableNs() / 1'000'000'000);
+  const int every_s = static_cast<int>((patience_s + kProbesMax - 1) / kProbesMax);
+  const int probes = static_cast<int>(patience_s / every_s);
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
   setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
   setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &one, sizeof(one));
-  setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &one, sizeof(one));
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &every_s, sizeof(every_s));
   setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
 }
 

@@ -166,7 +166,9 @@ std::optional<FailureRecord> SpanEnd::LinkCause(const FailureRecord& record,
     const bool inside = RankOf(note.rank) >= 0 && RankOf(note.peer) >= 0;
     if (inside && note.stalled && sentence.empty()) sentence = SentenceOf(note);
   }
-  if (sentence.empty()) sentence = LinkText(last);
+  // Of a rank that was stopped a moment ago the link still shows a rate.
+  const bool stopped = last.holding_up >= 0 && Stalls(last.holding_up);
+  if (sentence.empty() && !stopped) sentence = LinkText(last);
   if (sentence.empty()) return std::nullopt;
   FailureRecord cause = record;
   cause.culprit = -1;

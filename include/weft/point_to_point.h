@@ -57,9 +57,9 @@ typedef struct weft_message_info {
   size_t count; /* elements */
 } weft_message_info_t;
 
-/* weft_recv that tells the tag as well as the sender, for receives with WEFT_ANY_TAG. `info`, if not NULL, has its
- * struct_size set, and is filled when the message has come; with work != NULL it must stay valid until the work has
- * completed. */
+/* weft_recv that tells the tag as well as the sender, for receives with WEFT_ANY_TAG. out: [count]. `info`, if not NULL,
+ * has its struct_size set, and is filled when the message has come; with work != NULL it must stay valid until the work
+ * has completed. */
 WEFT_EXPORT weft_result_t weft_recv_info(void* out, size_t count, weft_dtype_t dtype, int source,
                                          uint64_t tag, weft_message_info_t* info,
                                          weft_group_t group, const weft_call_t* call,

@@ -192,7 +192,7 @@ void AddOptionFaults(bool has_data, Faults* faults) {
   faults->AddCall("timeout_INT64_MIN", WEFT_INVALID_ARGUMENT, "timeout_ns is negative",
                   [](weft_call_t& call) { call.timeout_ns = INT64_MIN; });
   faults->AddCall("unknown_fields", WEFT_INVALID_ARGUMENT, "unknown bits",
-                  [](weft_call_t& call) { call.fields = 9; });
+                  [](weft_call_t& call) { call.fields = 17; });
   faults->AddCall("unknown_wire_dtype", WEFT_INVALID_ARGUMENT, "wire_dtype 99",
                   [](weft_call_t& call) {
                     call.fields = WEFT_CALL_WIRE_DTYPE;

@@ -140,7 +140,7 @@ void AddFaults(const Kind& kind, Faults* faults) {
   }
   faults->AddOption("timeout_negative", "timeout_ns is negative",
                     [](weft_call_t& call) { call.timeout_ns = -1; });
-  faults->AddOption("unknown_fields", "unknown bits", [](weft_call_t& call) { call.fields = 9; });
+  faults->AddOption("unknown_fields", "unknown bits", [](weft_call_t& call) { call.fields = 17; });
   faults->AddOption(
       "another_wire_dtype", "wire_dtype float16",
       [](weft_call_t& call) {

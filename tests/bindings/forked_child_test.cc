@@ -193,6 +193,10 @@ std::vector<NamedCall> GroupCalls() {
          char text[16];
          return weft_explain(t.group, &query, text, sizeof(text), nullptr);
        }},
+      {"weft_iprobe",
+       [](Things& t) {
+         return weft_iprobe(1, 0, &t.number, nullptr, t.group);
+       }},
       {"weft_work_test",
        [](Things& t) {
          return weft_work_test(t.work, &t.number);
@@ -352,6 +356,14 @@ void AddOperations(std::vector<NamedCall>* calls) {
        [](T t, W w) {
          return weft_reduce_scatter(t.data, t.data + 9, 1, kType, WEFT_SUM, t.group, nullptr, w);
        }},
+      {"weft_scan",
+       [](T t, W w) {
+         return weft_scan(t.data, t.data + 9, 1, kType, WEFT_SUM, t.group, nullptr, w);
+       }},
+      {"weft_exscan",
+       [](T t, W w) {
+         return weft_exscan(t.data, t.data + 9, 1, kType, WEFT_SUM, t.group, nullptr, w);
+       }},
       {"weft_gather",
        [](T t, W w) {
          return weft_gather(t.data, t.data + 9, 1, kType, 0, t.group, nullptr, w);
@@ -414,6 +426,14 @@ void AddOperations(std::vector<NamedCall>* calls) {
       {"weft_recv",
        [](T t, W w) {
          return weft_recv(t.data, 1, kType, 1, 0, nullptr, t.group, nullptr, w);
+       }},
+      {"weft_recv_info",
+       [](T t, W w) {
+         return weft_recv_info(t.data, 1, kType, 1, WEFT_ANY_TAG, nullptr, t.group, nullptr, w);
+       }},
+      {"weft_probe",
+       [](T t, W w) {
+         return weft_probe(1, 0, nullptr, t.group, nullptr, w);
        }},
       {"weft_sendrecv",
        [](T t, W w) {

@@ -57,6 +57,7 @@ const std::map<std::string, size_t> kStructs = {
     NAMED(weft_shard_policy_t),
     NAMED(weft_shard_rank_report_t),
     NAMED(weft_shard_read_t),
+    NAMED(weft_message_info_t),
     NAMED(weft_shard_report_t),
     NAMED(weft_shard_settings_t),
     NAMED(weft_shard_state_part_t),

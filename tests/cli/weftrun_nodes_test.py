@@ -91,7 +91,7 @@ class SeveralNodes(LaunchedTest):
     def test_nodes_may_come_in_any_order_and_it_is_said_who_is_waited_for(self):
         late = self.launch_nodes("say('up')", (1,), nodes=3, first=1)
         unheard = late[0].wait_for(1, "waiting for the weftruns of the 3 nodes to come", "err")[0]
-        self.assertRegex(unheard, rf"to come, \d+ s so far: the store at tcp:127\.0\.0\.1:{self.port + 1} of node 0's weftrun: "
+        self.assertRegex(unheard, rf"to come, \d+ s so far: the store at tcp:127\.0\.0\.1:{self.port + 1} of node 0's weftrun \(by --master-addr\): "
                                   r"Connection refused \d+ times; check that node 0's weftrun was started and can be reached from here$")
         first = self.launch_nodes("say('up')", (1,), nodes=3, port=self.port)
         heard = first[0].wait_for(1, "waiting for the weftrun of node 2 of 3", "err")[0]
