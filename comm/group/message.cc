@@ -32,15 +32,13 @@ std::string TagText(uint64_t tag) {
 }
 
 // What a newer caller's struct has besides is not known here, and 0.
-void TellFacts(const Message& message, const MessageFacts& facts) {
-  if (message.sender != nullptr) *message.sender = facts.source;
-  if (message.info == nullptr) return;
-  const weft_message_info_t known = {.struct_size = message.info->struct_size,
+void FillInfo(const MessageFacts& facts, weft_message_info_t* info) {
+  const weft_message_info_t known = {.struct_size = info->struct_size,
                                      .source = facts.source,
                                      .dtype = facts.dtype,
                                      .tag = facts.tag,
                                      .count = facts.count};
-  auto* const to = reinterpret_cast<char*>(message.info);
+  auto* const to = reinterpret_cast<char*>(info);
   if (known.struct_size > sizeof(known))
     std::memset(to + sizeof(known), 0, known.struct_size - sizeof(known));
   std::memcpy(to, &known, sizeof(known));

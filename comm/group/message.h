@@ -47,8 +47,13 @@ inline bool AsksFor(const Message& message, int source, uint64_t tag) {
          (message.peer == source || message.peer == WEFT_ANY_SOURCE);
 }
 
+void FillInfo(const MessageFacts& facts, weft_message_info_t* info);
+
 // Where its caller wants to know.
-void TellFacts(const Message& message, const MessageFacts& facts);
+inline void TellFacts(const Message& message, const MessageFacts& facts) {
+  if (message.sender != nullptr) *message.sender = facts.source;
+  if (message.info != nullptr) FillInfo(facts, message.info);
+}
 
 // "send", "recv" or "probe".
 const char* MessageName(const Message& message);

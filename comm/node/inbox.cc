@@ -169,7 +169,10 @@ absl::Status Inbox::Scan(int source, MessageList* ended, bool* moved) {
       return Corrupt(source, fmt::format("is of membership epoch {}, this rank of {}", header.epoch,
                                          state_.epoch));
     }
-    if (MessageOperation* const recv = FindPosted(source, header, ended)) {
+    MessageOperation* const front = posted_.front();
+    const bool takes = front != nullptr && !front->message().is_probe &&
+                       AsksFor(front->message(), source, header.tag);
+    if (MessageOperation* const recv = takes ? front : FindPosted(source, header, ended)) {
       Unpost(*recv);
       status = Match(*recv, source, header, payload, ended);
     } else if (!Wanted(source)) {
@@ -193,8 +196,11 @@ absl::Status Inbox::Match(MessageOperation& recv, int source, const MessageHeade
   const Message& message = recv.message();
   const auto dtype = static_cast<weft_dtype_t>(header.dtype);
   recv.source = source;
-  recv.facts = {
-      .source = source, .tag = header.tag, .count = message.count, .dtype = message.dtype};
+  recv.facts.source = source;
+  if (message.info != nullptr) {
+    recv.facts = {
+        .source = source, .tag = header.tag, .count = message.count, .dtype = message.dtype};
+  }
   if (message.peer == WEFT_ANY_SOURCE) {
     next_any_ = (source + 1) % state_.size;
     MessageRing::SetCourse(recv.recorded, 0, source);

@@ -306,8 +306,9 @@ void MessageEngine::ShowWait() {
 }
 
 // A message has moved or ended: what follows is another wait.
-void MessageEngine::EndWait() {
-  if (std::exchange(shows_wait_, false)) ClearLongMessageWait(state_);
+void MessageEngine::EndShownWait() {
+  shows_wait_ = false;
+  ClearLongMessageWait(state_);
 }
 
 // Every few milliseconds: deadlines, and ranks that ended or left. What they had sent before counts.

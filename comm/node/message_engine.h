@@ -107,7 +107,13 @@ class MessageEngine {
   std::string QuiescePeer(const MessageOperation& send, Deadline& patience);
   void LookAtPeers(bool shows_wait) WEFT_REQUIRES(lock_);
   void ShowWait() WEFT_REQUIRES(lock_);
-  void EndWait() WEFT_REQUIRES(lock_);
+  void EndWait() WEFT_REQUIRES(lock_) {
+    if (shows_wait_) [[unlikely]] {
+      EndShownWait();
+    }
+  }
+
+  void EndShownWait() WEFT_REQUIRES(lock_);
   bool AnyLate(int64_t now_ns) WEFT_REQUIRES(lock_);
   std::vector<Loss> FindLosses(bool ask_programs, int64_t now_ns, bool late) WEFT_REQUIRES(lock_);
   absl::Status Diagnose(const std::vector<Loss>& losses, int64_t now_ns) const WEFT_REQUIRES(lock_);

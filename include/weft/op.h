@@ -46,7 +46,7 @@ typedef struct weft_user_op_config {
    * at the latest when its groups have been destroyed. On any thread; must not call weft. NULL: `user` must stay valid as long. */
   void (*release_user)(void* user);
   /* Values of the operation's dtype that are one element, and always together: 2 for complex numbers or
-   * {sum, count}, 4 for 2x2 matrices. Operations still count values; a count or displacement that this
+   * a sum and a count, 4 for 2x2 matrices. Operations still count values; a count or displacement that this
    * does not divide is INVALID_ARGUMENT, and so is a dtype that makes an element larger than
    * WEFT_USER_ELEMENT_BYTES_MAX. Memory is aligned for the dtype, so for a struct take one as wide as
    * its widest member. 0: 1, each value is an element. */
