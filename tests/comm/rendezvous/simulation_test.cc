@@ -388,7 +388,7 @@ TEST(Simulation, ALongWaitIsSpokenOfByEveryRank) {
 }
 
 TEST(Simulation, AWaitForRankZeroAloneIsSpokenOf) {
-  Job job(Seeds(1)[0], 2);
+  Job job(TestSeed(1), 2);
   job.AddRank(1, 101, 0, 2);
   ASSERT_TRUE(job.Finish());
   ASSERT_EQ(job.rank(0).notices().size(), 1u);
@@ -399,7 +399,7 @@ TEST(Simulation, AWaitForRankZeroAloneIsSpokenOf) {
 // Of so many some speak for all.
 TEST(Simulation, InALargeGroupFewSpeakOfALongWait) {
   constexpr int kSize = MembershipExchange::kSpeakersEvery + 2;
-  Job job(Seeds(1)[0], kSize);
+  Job job(TestSeed(1), kSize);
   constexpr int kThere[] = {0, 1, MembershipExchange::kSpeakersEvery - 1,
                             MembershipExchange::kSpeakersEvery};
   for (const int rank : kThere)
