@@ -3,10 +3,12 @@
 #include <chrono>
 #include <exception>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include "weft/weft.hpp"
 
@@ -38,6 +40,65 @@ void ExpectSums(const std::vector<weft_group_t>& groups, int64_t expected) {
   }
   EXPECT_EQ(weft_batch_end(), WEFT_SUCCESS) << weft_last_error();
   EXPECT_EQ(x, std::vector<int64_t>(groups.size(), expected));
+}
+
+// An id that the first of several forked processes makes.
+class SharedId {
+ public:
+  SharedId()
+      : place_(static_cast<Place*>(mmap(nullptr, sizeof(Place), PROT_READ | PROT_WRITE,
+                                        MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {}
+
+  SharedId(const SharedId&) = delete;
+  SharedId& operator=(const SharedId&) = delete;
+
+  ~SharedId() { munmap(place_, sizeof(Place)); }
+
+  weft_unique_id_t OfFirst(int process) const {
+    if (process == 0) {
+      place_->id = NewId();
+      place_->there = true;
+    }
+    for (int tries = 0; !place_->there && tries < 30'000; ++tries)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return place_->id;
+  }
+
+ private:
+  struct Place {
+    weft_unique_id_t id;
+    std::atomic<bool> there;
+  };
+
+  Place* const place_;
+};
+
+// Two processes of two ranks each: the ranks of both are in one group. The first test, since a forked process takes memory
+// of threads that it has not for lost.
+TEST(BatchMaking, RanksOfSeveralProcessesMeet) {
+  SharedId shared;
+  const std::vector<RankEnd> ends = RunForkedRanks(2, 60, [&](int process) -> std::string {
+    const weft_unique_id_t id = shared.OfFirst(process);
+    weft_group_t groups[2] = {};
+    try {
+      Batch batch;
+      for (int i = 0; i < 2; ++i)
+        Batch::FromId(id, 4, 2 * process + i, &groups[i]);
+      batch.End();
+      const Group first(groups[0]);
+      const Group second(groups[1]);
+      float x[2] = {1, 1};
+      Batch sums;
+      first.AllReduce(&x[0], &x[0], 1, WEFT_SUM);
+      second.AllReduce(&x[1], &x[1], 1, WEFT_SUM);
+      sums.End();
+      return x[0] == 4 && x[1] == 4 ? "" : "another sum";
+    } catch (const std::exception& error) {
+      return error.what();
+    }
+  });
+  for (const RankEnd& end : ends)
+    EXPECT_EQ(end.Problem(), "");
 }
 
 TEST(BatchMaking, MakesAllRanksOfAThread) {
@@ -96,32 +157,6 @@ TEST(BatchMaking, OutsideOfABatchIsAtOnce) {
   ExpectSums({part}, 1);
   weft_group_destroy(part);
   weft_group_destroy(group);
-}
-
-// Two processes of two ranks each: the ranks of both are in one group.
-TEST(BatchMaking, RanksOfSeveralProcessesMeet) {
-  const weft_unique_id_t id = NewId();
-  const std::vector<RankEnd> ends = RunForkedRanks(2, 60, [&](int process) -> std::string {
-    weft_group_t groups[2] = {};
-    try {
-      Batch batch;
-      for (int i = 0; i < 2; ++i)
-        Batch::FromId(id, 4, 2 * process + i, &groups[i]);
-      batch.End();
-      const Group first(groups[0]);
-      const Group second(groups[1]);
-      float x[2] = {1, 1};
-      Batch sums;
-      first.AllReduce(&x[0], &x[0], 1, WEFT_SUM);
-      second.AllReduce(&x[1], &x[1], 1, WEFT_SUM);
-      sums.End();
-      return x[0] == 4 && x[1] == 4 ? "" : "another sum";
-    } catch (const std::exception& error) {
-      return error.what();
-    }
-  });
-  for (const RankEnd& end : ends)
-    EXPECT_EQ(end.Problem(), "");
 }
 
 // The same rank twice: everybody learns of it, nobody waits for its deadline, and no group is left.

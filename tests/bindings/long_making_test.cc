@@ -73,6 +73,81 @@ weft_group_config_t Config(const char* name) {
   return config;
 }
 
+// A port of 127.0.0.1 that nobody else has while it lives; `listens`: and that is taken.
+class Port {
+ public:
+  explicit Port(bool listens) : socket_(socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t bytes = sizeof(address);
+    EXPECT_EQ(bind(socket_, reinterpret_cast<sockaddr*>(&address), bytes), 0);
+    EXPECT_EQ(getsockname(socket_, reinterpret_cast<sockaddr*>(&address), &bytes), 0);
+    if (listens) {
+      EXPECT_EQ(listen(socket_, 1), 0);
+    }
+    number_ = ntohs(address.sin_port);
+  }
+
+  Port(const Port&) = delete;
+  Port& operator=(const Port&) = delete;
+
+  ~Port() { close(socket_); }
+
+  std::string number() const { return std::to_string(number_); }
+
+ private:
+  const int socket_;
+  int number_ = 0;
+};
+
+// One rank of two under torchrun, each on a node of its own; "" if what it logs has the pattern.
+std::string LogsFromEnvironment(int rank, const std::string& port, const std::string& pattern) {
+  Log log;
+  char secret[] = "/tmp/weft-secret-XXXXXX";
+  const int file = mkstemp(secret);
+  const std::string text(64, 'a');
+  if (file < 0 || write(file, text.data(), text.size()) < 0) return "no file";
+  for (const auto& [name, value] :
+       std::map<std::string, std::string>{{"RANK", std::to_string(rank)},
+                                          {"WORLD_SIZE", "2"},
+                                          {"LOCAL_RANK", "0"},
+                                          {"LOCAL_WORLD_SIZE", "1"},
+                                          {"MASTER_ADDR", "127.0.0.1"},
+                                          {"MASTER_PORT", port},
+                                          {"WEFT_JOB_SECRET_FILE", secret}}) {
+    setenv(name.c_str(), value.c_str(), 1);
+  }
+  weft_group_t group = nullptr;
+  const weft_group_config_t config = Config("env");
+  const weft_result_t made = weft_group_create_from_env(&config, &group);
+  unlink(secret);
+  if (made == WEFT_SUCCESS) return "there is a group";
+  return log.Has(pattern) ? "" : log.text() + weft_last_error();
+}
+
+// The first test, since a forked process takes memory of threads that it has not for lost.
+TEST(LongMaking, FromTheEnvironmentSaysWhatCallingRank0WasAnswered) {
+  const Port free(false);
+  const Port taken(true);
+  const std::vector<RankEnd> ends = RunForkedRanks(2, 60, [&](int rank) {
+    return rank == 1
+               ? LogsFromEnvironment(
+                     1, free.number(),
+                     "rank 1 of 2 has waited [234] s for the store at tcp:127.0.0.1:" +
+                         free.number() +
+                         " of rank 0 \\(by MASTER_ADDR=127.0.0.1, or the launcher's word\\): "
+                         "Connection refused [0-9]+ times; check that rank 0 was "
+                         "started")
+               : LogsFromEnvironment(0, taken.number(),
+                                     "this process has waited [234] s to host the store: could not "
+                                     "listen on tcp:127.0.0.1:" +
+                                         taken.number() + ": (bind: )?Address already in use");
+  });
+  for (const RankEnd& end : ends)
+    EXPECT_EQ(end.Problem(), "");
+}
+
 void JoinInVain(const weft_unique_id_t& id, int size, int rank, const char* name) {
   const weft_group_config_t config = Config(name);
   weft_group_t group = nullptr;
@@ -192,80 +267,6 @@ TEST(LongMaking, AnewSaysWhoHasNotCalled) {
         << weft_last_error();
     ExpectSumsAndDestroy(groups[rank], 3, rank);
   });
-}
-
-// A port of 127.0.0.1 that nobody else has while it lives; `listens`: and that is taken.
-class Port {
- public:
-  explicit Port(bool listens) : socket_(socket(AF_INET, SOCK_STREAM, 0)) {
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t bytes = sizeof(address);
-    EXPECT_EQ(bind(socket_, reinterpret_cast<sockaddr*>(&address), bytes), 0);
-    EXPECT_EQ(getsockname(socket_, reinterpret_cast<sockaddr*>(&address), &bytes), 0);
-    if (listens) {
-      EXPECT_EQ(listen(socket_, 1), 0);
-    }
-    number_ = ntohs(address.sin_port);
-  }
-
-  Port(const Port&) = delete;
-  Port& operator=(const Port&) = delete;
-
-  ~Port() { close(socket_); }
-
-  std::string number() const { return std::to_string(number_); }
-
- private:
-  const int socket_;
-  int number_ = 0;
-};
-
-// One rank of two under torchrun, each on a node of its own; "" if what it logs has the pattern.
-std::string LogsFromEnvironment(int rank, const std::string& port, const std::string& pattern) {
-  Log log;
-  char secret[] = "/tmp/weft-secret-XXXXXX";
-  const int file = mkstemp(secret);
-  const std::string text(64, 'a');
-  if (file < 0 || write(file, text.data(), text.size()) < 0) return "no file";
-  for (const auto& [name, value] :
-       std::map<std::string, std::string>{{"RANK", std::to_string(rank)},
-                                          {"WORLD_SIZE", "2"},
-                                          {"LOCAL_RANK", "0"},
-                                          {"LOCAL_WORLD_SIZE", "1"},
-                                          {"MASTER_ADDR", "127.0.0.1"},
-                                          {"MASTER_PORT", port},
-                                          {"WEFT_JOB_SECRET_FILE", secret}}) {
-    setenv(name.c_str(), value.c_str(), 1);
-  }
-  weft_group_t group = nullptr;
-  const weft_group_config_t config = Config("env");
-  const weft_result_t made = weft_group_create_from_env(&config, &group);
-  unlink(secret);
-  if (made == WEFT_SUCCESS) return "there is a group";
-  return log.Has(pattern) ? "" : log.text() + weft_last_error();
-}
-
-TEST(LongMaking, FromTheEnvironmentSaysWhatCallingRank0WasAnswered) {
-  const Port free(false);
-  const Port taken(true);
-  const std::vector<RankEnd> ends = RunForkedRanks(2, 60, [&](int rank) {
-    return rank == 1
-               ? LogsFromEnvironment(
-                     1, free.number(),
-                     "rank 1 of 2 has waited [234] s for the store at tcp:127.0.0.1:" +
-                         free.number() +
-                         " of rank 0 \\(by MASTER_ADDR=127.0.0.1, or the launcher's word\\): "
-                         "Connection refused [0-9]+ times; check that rank 0 was "
-                         "started")
-               : LogsFromEnvironment(0, taken.number(),
-                                     "this process has waited [234] s to host the store: could not "
-                                     "listen on tcp:127.0.0.1:" +
-                                         taken.number() + ": (bind: )?Address already in use");
-  });
-  for (const RankEnd& end : ends)
-    EXPECT_EQ(end.Problem(), "");
 }
 
 }  // namespace
