@@ -6,7 +6,8 @@ Element type and count are the buffers' (buffers.py); all that is wrong with the
 """
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, cast, overload
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 from weft._library import operation
 from weft.core import quick
@@ -30,6 +31,16 @@ _gather = operation("weft_gather", 5)
 _scatter = operation("weft_scatter", 5)
 _all_to_all = operation("weft_all_to_all", 3)
 _barrier = operation("weft_barrier", 0)
+
+
+def alike(read: Callable[[Any, str], View], write: Callable[[Any, str], View], in_: Buffer, out: Buffer) -> tuple[View, View]:
+    """Input and result of one size; the same one without `out`, in place."""
+    if out is None:
+        given = write(in_, "in_")
+        return given, given
+    given, taken = read(in_, "in_"), write(out, "out")
+    same(given, "in_", taken, "out")
+    return given, taken
 
 
 class Collectives(Operations[Now, Later, Received]):
@@ -63,11 +74,8 @@ class Collectives(Operations[Now, Later, Received]):
         number, read, write, _ = KINDS.get(op) or kind_of(op)
         if self._rank != root:
             given, taken = read(in_, "in_"), NOTHING
-        elif out is None:
-            given = taken = write(in_, "in_")
         else:
-            given, taken = read(in_, "in_"), write(out, "out")
-            same(given, "in_", taken, "out")
+            given, taken = alike(read, write, in_, out)
         return self._issue(_reduce, (given[0], taken[0], given[2], given[1], number, root), (given, taken), async_op, call)
 
     @overload
@@ -133,11 +141,7 @@ class Collectives(Operations[Now, Later, Received]):
     def scan(self, in_: Buffer, out: Buffer = None, op: AnyOp = "sum", *, async_op: bool = False, **call: Unpack[CallOptions]) -> Now | Later:
         """out[i] = op over ranks 0 to this one of in_[i]: what an all_reduce of these ranks alone gives. in_, out: [count]. out None: in place."""
         number, read, write, _ = KINDS.get(op) or kind_of(op)
-        if out is None:
-            given = taken = write(in_, "in_")
-        else:
-            given, taken = read(in_, "in_"), write(out, "out")
-            same(given, "in_", taken, "out")
+        given, taken = alike(read, write, in_, out)
         return self._issue(_scan, (given[0], taken[0], given[2], given[1], number), (given, taken), async_op, call)
 
     @overload
@@ -149,11 +153,8 @@ class Collectives(Operations[Now, Later, Received]):
         number, read, write, _ = KINDS.get(op) or kind_of(op)
         if self._rank == 0:
             given, taken = read(in_, "in_"), NOTHING
-        elif out is None:
-            given = taken = write(in_, "in_")
         else:
-            given, taken = read(in_, "in_"), write(out, "out")
-            same(given, "in_", taken, "out")
+            given, taken = alike(read, write, in_, out)
         return self._issue(_exscan, (given[0], taken[0], given[2], given[1], number), (given, taken), async_op, call)
 
     @overload
