@@ -37,17 +37,7 @@ class LinkWatch : public Watched {
   void Close();
 
   // Watched.
-  void AppendLifelines(std::vector<int>* /*lifelines*/) const override {}
-
   int64_t Look(int64_t now_ns) override;
-
-  std::optional<ProcessWait> Wait() const override { return std::nullopt; }
-
-  void Show(const std::optional<ProcessWait>& /*wait*/) override {}
-
-  std::optional<ProcessWait> Read(const ProcessName& /*process*/) const override {
-    return std::nullopt;
-  }
 
  private:
   LinkNote NoteOf(const LinkHealth::Finding& found) const;

@@ -105,18 +105,8 @@ class SpanWatch : public Watched, public AfarRanks {
   void Leave();
 
   // Watched. It has no ranks that are waited for: the inner groups do.
-  void AppendLifelines(std::vector<int>* /*lifelines*/) const override {}
-
   void AppendPollItems(std::vector<PollItem>* items) const override;
   int64_t Look(int64_t now_ns) override;
-
-  std::optional<ProcessWait> Wait() const override { return std::nullopt; }
-
-  void Show(const std::optional<ProcessWait>& /*wait*/) override {}
-
-  std::optional<ProcessWait> Read(const ProcessName& /*process*/) const override {
-    return std::nullopt;
-  }
 
  private:
   // A failure that is found, islands that are found unreachable meanwhile, those that do not close.
