@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <new>
 #include <system_error>
 #include <utility>
 
@@ -50,41 +51,37 @@ void SetDefaultStackBytes(size_t bytes) {
   pthread_attr_destroy(&attributes);
 }
 
-// Constant after construction. Two of weft's threads that start others shall not take each other's setting for the program's.
+// Of RoomyStacks, and never destroyed: threads may start while the process exits. A child made by fork() gets a mutex that nobody holds: it may start threads too, and has none of its parent's.
 Mutex& DefaultStackMutex() {
-  static auto* const mutex = new Mutex;
+  static auto* const mutex = [] {
+    pthread_atfork(nullptr, nullptr, [] { new (&DefaultStackMutex()) Mutex; });
+    return new Mutex;
+  }();
   return *mutex;
 }
 
 // For a scope: a thread that starts in it has a stack of kLeastStackBytes at least. The C library takes the limit on stacks for the
 // size of those of threads, and in one of 64 KiB no name can be looked up. The default is the whole process's, and std::thread
-// has no other way: so it is touched for a moment only, and where it is large enough, as nearly always, not at all.
+// has no other way: so it is touched for a moment only, and where it is large enough, as nearly always, not at all. Two of weft's
+// threads that start others take turns, so that neither takes the other's setting for the program's.
 class RoomyStacks {
  public:
-  RoomyStacks() WEFT_NO_THREAD_SAFETY_ANALYSIS {
-    // Not read each time: another thread may have raised it for a moment.
-    static const size_t first_bytes = DefaultStackBytes();
-    if (first_bytes == 0 || first_bytes >= kLeastStackBytes) return;
-    DefaultStackMutex().Lock();
-    before_bytes_ = DefaultStackBytes();
-    if (before_bytes_ == 0) {
-      DefaultStackMutex().Unlock();
-    } else {
-      SetDefaultStackBytes(kLeastStackBytes);
-    }
+  RoomyStacks() : lock_(DefaultStackMutex()), before_bytes_(DefaultStackBytes()) {
+    if (IsSmall()) SetDefaultStackBytes(kLeastStackBytes);
   }
 
   RoomyStacks(const RoomyStacks&) = delete;
   RoomyStacks& operator=(const RoomyStacks&) = delete;
 
-  ~RoomyStacks() WEFT_NO_THREAD_SAFETY_ANALYSIS {
-    if (before_bytes_ == 0) return;
-    SetDefaultStackBytes(before_bytes_);
-    DefaultStackMutex().Unlock();
+  ~RoomyStacks() {
+    if (IsSmall()) SetDefaultStackBytes(before_bytes_);
   }
 
  private:
-  size_t before_bytes_ = 0;  // 0: nothing was changed
+  bool IsSmall() const { return before_bytes_ != 0 && before_bytes_ < kLeastStackBytes; }
+
+  const MutexLock lock_;
+  const size_t before_bytes_;  // 0: not known
 };
 
 constexpr int kLowNice = 10;

@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "weft/weft.h"
@@ -39,7 +40,8 @@ class Printing {
     constexpr char kLine[] = "step 412 loss 2.5\n";
     while (!ended_) {
       for (int fd = 0; fd < kStreams; ++fd)
-        if ((closed >> fd & 1) != 0) (void)!write(fd, kLine, sizeof(kLine) - 1);
+        // The kernel's call itself: to TSan, a write() beside the open() of the same descriptor is a data race, and that is the test.
+        if ((closed >> fd & 1) != 0) (void)syscall(SYS_write, fd, kLine, sizeof(kLine) - 1);
       std::this_thread::yield();
     }
   }
