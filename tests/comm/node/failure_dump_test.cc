@@ -273,6 +273,11 @@ TEST_F(FailureDumps, ShowsForWhomAKilledRankWaitedInASmallCall) {
   }
 }
 
+// On a busy machine waits last long enough to be reported.
+bool IsNoNotice(const LifecycleEvent& event) {
+  return event.kind != LifecycleKind::kStalled && event.kind != LifecycleKind::kStuck;
+}
+
 bool HasEvent(const DumpedRank& rank, LifecycleKind kind, int about) {
   const std::vector<LifecycleEvent> events = rank.Events();
   return std::any_of(events.begin(), events.end(), [&](const LifecycleEvent& event) {
@@ -349,7 +354,9 @@ TEST_F(FailureDumps, ShowsTheLastMessagesOfAKilledRankAndWhatHasHappened) {
     const bool found = HasEvent(own, LifecycleKind::kPeerEnded, kVictim);
     EXPECT_EQ(HasEvent(own, LifecycleKind::kFailed, kVictim), found);
     if (found) ++finders;
-    EXPECT_EQ(dump.ranks[kVictim].Events().size(), 1u) << "it joined, and was killed";
+    const std::vector<LifecycleEvent> of_victim = dump.ranks[kVictim].Events();
+    EXPECT_EQ(std::count_if(of_victim.begin(), of_victim.end(), IsNoNotice), 1)
+        << "it joined, and was killed";
     const std::string printed = PrintedByWeftctl(path);
     EXPECT_NE(printed.find("recv of 8 uint8 from rank 0 with tag 7"), std::string::npos) << printed;
     EXPECT_NE(printed.find("joined a group of 3 ranks, epoch 1"), std::string::npos) << printed;
