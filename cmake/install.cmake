@@ -71,7 +71,7 @@ endif()
 
 install(TARGETS weft LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 # Found by libweft.so beside itself.
-foreach(module weft_ucx weft_uring)
+foreach(module weft_cuda weft_ucx weft_uring)
   if(TARGET ${module})
     install(TARGETS ${module} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
   endif()

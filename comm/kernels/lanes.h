@@ -21,7 +21,7 @@
 #include <immintrin.h>
 #endif
 
-#define WEFT_INLINE [[gnu::always_inline]] inline
+#include "comm/kernels/conversions.h"
 
 namespace weft {
 namespace {
@@ -83,11 +83,6 @@ struct BoolLanes : IntegerLanes<uint8_t, kWidthOf> {
     return bytes != 0 ? Value{} + uint8_t{1} : Value{};
   }
 };
-
-// The factors of premul_sum, see reduce_arguments.h.
-WEFT_INLINE float FloatOfBits(uint64_t bits) {
-  return __builtin_bit_cast(float, static_cast<uint32_t>(bits));
-}
 
 // float32 and float64: kNan is the bit pattern that stands for every NaN.
 template <typename T, typename BitsOf, BitsOf kNan, int kWidthOf>
@@ -247,49 +242,10 @@ struct BfloatLanes<0> : FloatLanes<1> {
   using Raw = uint16_t;
   static constexpr int kElementBytes = 2;
 
-  WEFT_INLINE static Value Unpack(Raw raw) { return FloatOfBits(uint32_t{raw} << 16); }
+  WEFT_INLINE static Value Unpack(Raw raw) { return FloatOfBfloat(raw); }
 
-  // To nearest, ties to even, by integers as on every ISA: vcvtneps2bf16 would flush denormals. A carry
-  // out of the mantissa is what overflow to infinity is; NaN must not be rounded into it.
-  WEFT_INLINE static Raw Pack(Value value) {
-    const uint32_t bits = __builtin_bit_cast(uint32_t, value);
-    const uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
-    return value != value ? 0x7fc0 : static_cast<Raw>(rounded);
-  }
+  WEFT_INLINE static Raw Pack(Value value) { return BfloatOfFloat(value); }
 };
-
-// float16 bits -> float32, exact.
-WEFT_INLINE float FloatOfHalf(uint16_t half) {
-  const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
-  const uint32_t magnitude = half & 0x7fffu;
-  if (magnitude >= 0x7c00u) {  // infinity or NaN
-    return __builtin_bit_cast(float, sign | 0x7f800000u | (magnitude & 0x3ffu) << 13);
-  }
-  if (magnitude < 0x0400u) {  // zero or denormal: a count of 2^-24
-    const float value = static_cast<float>(magnitude) * 0x1p-24f;
-    return __builtin_bit_cast(float, sign | __builtin_bit_cast(uint32_t, value));
-  }
-  return __builtin_bit_cast(float, sign | ((magnitude << 13) + (112u << 23)));
-}
-
-// float32 -> float16 bits, to nearest, ties to even.
-WEFT_INLINE uint16_t HalfOfFloat(float value) {
-  const uint32_t bits = __builtin_bit_cast(uint32_t, value);
-  const uint32_t sign = bits >> 16 & 0x8000u;
-  const uint32_t magnitude = bits & 0x7fffffffu;
-  if (magnitude > 0x7f800000u) return 0x7e00u;
-  if (magnitude >= 0x47800000u) return static_cast<uint16_t>(sign | 0x7c00u);  // 2^16 and above
-  if (magnitude >= 0x38800000u) {  // normal; a carry may make it infinity
-    const uint32_t rebased = magnitude - (112u << 23);
-    return static_cast<uint16_t>(sign | (rebased + 0x0fffu + (rebased >> 13 & 1u)) >> 13);
-  }
-  if (magnitude < 0x33000000u) return static_cast<uint16_t>(sign);  // below half of 2^-24
-  const uint32_t mantissa = (magnitude & 0x7fffffu) | 0x800000u;
-  const uint32_t shift = 126u - (magnitude >> 23);  // 14..24: to a count of 2^-24
-  const uint32_t count = mantissa >> shift;
-  const uint32_t below_tie = (1u << (shift - 1)) - 1u;
-  return static_cast<uint16_t>(sign | (mantissa + below_tie + (count & 1u)) >> shift);
-}
 
 // float16 in memory, float32 in registers.
 template <int kWidth>

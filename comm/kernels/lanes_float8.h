@@ -2,85 +2,14 @@
 //
 //   using Lanes = Float8Lanes<E4m3, 8, false>;    // 16 float8 in memory, twice 8 float32 in registers
 //
-// The formats are OCP's: e4m3 has no infinity and one NaN per sign (0x7f), e5m2 is the upper half of a
-// float16. Vectors go through float16, which the CPU converts denormals included; plain C++ converts by
-// integer arithmetic.
+// Vectors go through float16, which the CPU converts denormals included; plain C++ converts by
+// integer arithmetic (conversions.h, which has the formats).
 #pragma once
 
 #include "comm/kernels/lanes.h"
 
 namespace weft {
 namespace {
-
-// What tells the two formats apart. Magnitudes are bits without the sign.
-struct E4m3 {
-  static constexpr int kMantissaBits = 3;
-  static constexpr int kBias = 7;
-  static constexpr uint8_t kSpecialMin = 0x7f;  // from here on infinity or NaN
-  static constexpr uint8_t kOverflow = 0x7e;    // 448: what is too large becomes this
-  static constexpr uint8_t kNan = 0x7f;         // every NaN is stored so
-  static constexpr float kNormalMin = 0x1p-6f;  // below it: counts of kUnit
-  static constexpr float kUnit = 0x1p-9f;
-  static constexpr float kHalfScale = 0x1p-8f;  // between the biases of float16 and this
-  static constexpr uint16_t kHalfBits = 0xbf80;
-  static constexpr uint8_t kInfinity = 0x7f;  // the bits that are 1 in all that is no number
-};
-
-struct E5m2 {
-  static constexpr int kMantissaBits = 2;
-  static constexpr int kBias = 15;
-  static constexpr uint8_t kSpecialMin = 0x7c;
-  static constexpr uint8_t kOverflow = 0x7c;  // infinity
-  static constexpr uint8_t kNan = 0x7e;
-  static constexpr float kNormalMin = 0x1p-14f;
-  static constexpr float kUnit = 0x1p-16f;
-  static constexpr float kHalfScale = 1;
-  static constexpr uint16_t kHalfBits = 0xff00;
-  static constexpr uint8_t kInfinity = 0x7c;
-};
-
-// Conversions in plain C++.
-template <typename Format>
-struct Float8 {
-  static constexpr int kDropped = 23 - Format::kMantissaBits;
-  static constexpr uint32_t kRebias = uint32_t{127 - Format::kBias} << 23;
-  static constexpr uint32_t kBelowTie = (1u << (kDropped - 1)) - 1;
-  static constexpr uint32_t kNormalMinByte = 1u << Format::kMantissaBits;
-  static constexpr uint32_t kNormalMinFloat = __builtin_bit_cast(uint32_t, Format::kNormalMin);
-  // Adding it leaves a count of units in the last bits, rounded to nearest even.
-  static constexpr float kCounter = Format::kUnit * 0x1p23f;
-  static constexpr uint32_t kCounterBits = __builtin_bit_cast(uint32_t, kCounter);
-
-  // Exact.
-  static float Widen(uint8_t byte) {
-    const uint32_t magnitude = byte & 0x7fu;
-    uint32_t bits = (magnitude << kDropped) + kRebias;
-    if (magnitude >= Format::kSpecialMin) {
-      bits += kRebias;  // once more the same step ends at the exponent of infinity and NaN
-    } else if (magnitude < kNormalMinByte) {
-      // As if it were normal with one more in the exponent; that one is subtracted.
-      const float raised = FloatOfBits(bits + (1u << 23));
-      bits = __builtin_bit_cast(uint32_t, raised - Format::kNormalMin);
-    }
-    return FloatOfBits(bits | (byte & 0x80u) << 24);
-  }
-
-  // To nearest, ties to even.
-  static uint8_t Narrow(float value) {
-    if (value != value) return Format::kNan;
-    const uint32_t bits = __builtin_bit_cast(uint32_t, value);
-    const uint32_t magnitude = bits & 0x7fffffffu;
-    uint32_t rounded;
-    if (magnitude < kNormalMinFloat) {
-      rounded = __builtin_bit_cast(uint32_t, FloatOfBits(magnitude) + kCounter) - kCounterBits;
-    } else {
-      const uint32_t rebased = magnitude - kRebias;
-      rounded = (rebased + kBelowTie + (rebased >> kDropped & 1u)) >> kDropped;
-      if (rounded > Format::kOverflow) rounded = Format::kOverflow;
-    }
-    return static_cast<uint8_t>(rounded | (bits >> 24 & 0x80u));
-  }
-};
 
 // float8 in memory, float32 in registers; kWords 0 is the plain form. kScaled: the float32 are the values
 // times Format::kHalfScale, which spares a multiplication per source; only for what is linear.

@@ -27,6 +27,7 @@ _MAY_INCLUDE = {
 _ROOMS = {
     "comm": {
         "kernels": (),
+        "device": ("kernels",),
         "schedule": (),
         "rendezvous": (),
         "agent": ("rendezvous",),

@@ -6,7 +6,7 @@ import re
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 LAYERS = ("include", "base", "topology", "comm", "shard")
 LEAVES = ("bindings", "cli", "trainer", "bench", "examples", "tests")
-CODE_SUFFIXES = (".h", ".hpp", ".c", ".cc", ".cu")
+CODE_SUFFIXES = (".h", ".hpp", ".c", ".cc", ".cu", ".cuh")
 IGNORED_FOLDERS = {"build", "runs", ".git", ".cache", "__pycache__", ".venv"}
 
 # A comment, a string or character literal, whichever comes first; raw strings included.

@@ -1,0 +1,4 @@
+// Reductions: comm/device/element/reduce.h.
+#include "comm/device/kernels/reduce_kernel.cuh"
+
+WEFT_REDUCE_BFLOAT16_KERNELS(WEFT_DEFINE_REDUCE)
