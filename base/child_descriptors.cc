@@ -1,8 +1,12 @@
-// A table that the handler in the child reads as it is: whoever was about to change it in the parent does not exist there.
+// A bit for each descriptor, which the handler in the child reads as it is: whoever was about to change it in the parent does not exist there.
+// Nothing is searched for where a descriptor is made or closed; the child looks at the bits of all numbers up to the highest that was ever kept.
 #include "base/child_descriptors.h"
 
 #include <array>
 #include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
 
 #include <pthread.h>
 #include <unistd.h>
@@ -13,15 +17,28 @@
 namespace weft {
 namespace {
 
-// Each a descriptor and 1; 0: free.
-std::array<std::atomic<int>, kKeptMax> kept{};
+constexpr int kWordBits = 64;
+
+std::array<std::atomic<uint64_t>, kKeptEnd / kWordBits> kept{};
+// No word from here on ever had a bit. It grows before the bit is set, so whoever sees the bit sees the word.
+std::atomic<size_t> words_used{0};
+
+size_t WordOf(int fd) {
+  return static_cast<size_t>(fd) / kWordBits;
+}
+
+uint64_t BitOf(int fd) {
+  return uint64_t{1} << (fd % kWordBits);
+}
 
 void GiveUpInChild() {
   const UniqueFd instead = MakeEvent(0);
-  for (std::atomic<int>& entry : kept) {
-    const int fd = entry.exchange(0) - 1;
-    if (fd < 0) continue;
-    if (!instead.valid() || !ReplaceFd(fd, instead.get())) close(fd);
+  const size_t words = words_used.load();
+  for (size_t word = 0; word < words; ++word) {
+    for (uint64_t bits = kept[word].exchange(0); bits != 0; bits &= bits - 1) {
+      const int fd = static_cast<int>(word) * kWordBits + std::countr_zero(bits);
+      if (!instead.valid() || !ReplaceFd(fd, instead.get())) close(fd);
+    }
   }
 }
 
@@ -29,18 +46,17 @@ void GiveUpInChild() {
 
 void KeepFromChildren(int fd) {
   static const int registered = pthread_atfork(nullptr, nullptr, GiveUpInChild);
-  if (registered != 0 || fd < 0) return;
-  for (std::atomic<int>& entry : kept) {
-    int free = 0;
-    if (entry.compare_exchange_strong(free, fd + 1)) return;
+  if (registered != 0 || fd < 0 || fd >= kKeptEnd) return;
+  const size_t needed = WordOf(fd) + 1;
+  for (size_t used = words_used.load(); used < needed;) {
+    if (words_used.compare_exchange_weak(used, needed)) break;
   }
+  kept[WordOf(fd)].fetch_or(BitOf(fd));
 }
 
 void ForgetKept(int fd) {
-  for (std::atomic<int>& entry : kept) {
-    int known = fd + 1;
-    if (entry.compare_exchange_strong(known, 0)) return;
-  }
+  if (fd < 0 || fd >= kKeptEnd) return;
+  kept[WordOf(fd)].fetch_and(~BitOf(fd));
 }
 
 }  // namespace weft

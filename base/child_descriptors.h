@@ -9,12 +9,13 @@
 // In the child the number stands for something else from the beginning, which nobody uses, so that what is left there of the parent's
 // objects closes nothing of the child's own. A child that is made without the C library's fork() keeps its copy.
 //
-// Thread-safety: any thread. Of more than kKeptMax the rest is not kept.
+// Both cost one atomic operation, whatever the number of descriptors. Thread-safety: any thread.
 #pragma once
 
 namespace weft {
 
-constexpr int kKeptMax = 1024;
+// Linux gives no higher numbers unless its limit was raised (fs.nr_open): these are not kept.
+constexpr int kKeptEnd = 1 << 20;
 
 void KeepFromChildren(int fd);
 

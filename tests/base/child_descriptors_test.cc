@@ -1,11 +1,14 @@
 #include "base/child_descriptors.h"
 
 #include <csignal>
+#include <limits>
+#include <thread>
 #include <vector>
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -89,22 +92,61 @@ TEST(ChildDescriptors, TheOtherEndHearsOfAnEndThoughAChildLives) {
   EXPECT_FALSE(plain.Ended(0));
 }
 
-TEST(ChildDescriptors, MoreThanThereIsRoomForAreNotKept) {
-  std::vector<Ends> many(3);
-  constexpr int kNone = 1'000'000;  // numbers that no descriptor has
-  for (int i = 0; i < kKeptMax; ++i)
-    KeepFromChildren(kNone + i);
-  KeepFromChildren(many[0].own.get());
-  for (int i = 0; i < kKeptMax; ++i)
-    ForgetKept(kNone + i);
-  KeepFromChildren(many[1].own.get());
+TEST(ChildDescriptors, AsManyAsThereAreAreKept) {
+  constexpr int kMany = 1500;
+  rlimit limit = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  limit.rlim_cur = limit.rlim_max;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  if (limit.rlim_cur < 2 * kMany + 100)
+    GTEST_SKIP() << "this user may have " << limit.rlim_cur << " files";
+  std::vector<Ends> many(kMany);
+  for (const Ends& ends : many)
+    KeepFromChildren(ends.own.get());
   const Child child([] { return true; });
   for (Ends& ends : many) {
     ForgetKept(ends.own.get());
     ends.own.Reset();
   }
-  EXPECT_FALSE(many[0].Ended(50));
-  EXPECT_TRUE(many[1].Ended(10'000));
+  for (const Ends& ends : many)
+    ASSERT_TRUE(ends.Ended(10'000));
+}
+
+TEST(ChildDescriptors, NumbersThatNoDescriptorHasAreNotKept) {
+  Ends kept;
+  for (const int fd : {-1, kKeptEnd, kKeptEnd + 1, std::numeric_limits<int>::max()}) {
+    ForgetKept(fd);
+    KeepFromChildren(fd);
+  }
+  KeepFromChildren(kept.own.get());
+  const Child child([] { return true; });
+  ForgetKept(kept.own.get());
+  kept.own.Reset();
+  EXPECT_TRUE(kept.Ended(10'000));
+}
+
+// A number that is made anew while another thread closes its own: neither takes the other's bit.
+TEST(ChildDescriptors, ThreadsDoNotTakeEachOthers) {
+  Ends first, second;
+  KeepFromChildren(first.own.get());
+  std::thread other([&] {
+    for (int i = 0; i < 100'000; ++i) {
+      KeepFromChildren(second.own.get());
+      ForgetKept(second.own.get());
+    }
+  });
+  for (int i = 0; i < 100'000; ++i) {
+    ForgetKept(first.own.get());
+    KeepFromChildren(first.own.get());
+  }
+  other.join();
+  const Child child([] { return true; });
+  for (Ends* const ends : {&first, &second}) {
+    ForgetKept(ends->own.get());
+    ends->own.Reset();
+  }
+  EXPECT_TRUE(first.Ended(10'000));
+  EXPECT_FALSE(second.Ended(50));
 }
 
 }  // namespace
