@@ -35,7 +35,8 @@ void GiveUpInChild() {
   const UniqueFd instead = MakeEvent(0);
   const size_t words = words_used.load();
   for (size_t word = 0; word < words; ++word) {
-    for (uint64_t bits = kept[word].exchange(0); bits != 0; bits &= bits - 1) {
+    uint64_t bits = kept[word].exchange(0);
+    for (; bits != 0; bits &= bits - 1) {
       const int fd = static_cast<int>(word) * kWordBits + std::countr_zero(bits);
       if (!instead.valid() || !ReplaceFd(fd, instead.get())) close(fd);
     }
@@ -48,7 +49,8 @@ void KeepFromChildren(int fd) {
   static const int registered = pthread_atfork(nullptr, nullptr, GiveUpInChild);
   if (registered != 0 || fd < 0 || fd >= kKeptEnd) return;
   const size_t needed = WordOf(fd) + 1;
-  for (size_t used = words_used.load(); used < needed;) {
+  size_t used = words_used.load();
+  while (used < needed) {
     if (words_used.compare_exchange_weak(used, needed)) break;
   }
   kept[WordOf(fd)].fetch_or(BitOf(fd));
