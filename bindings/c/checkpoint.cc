@@ -18,6 +18,7 @@
 #include "bindings/c/guard.h"
 #include "bindings/c/handle_pool.h"
 #include "bindings/c/handles.h"
+#include "bindings/c/name_map.h"
 #include "bindings/c/shard_handles.h"
 #include "bindings/c/struct_size.h"
 #include "comm/kernels/dtype.h"
@@ -138,25 +139,13 @@ absl::StatusOr<weft::MatchRules> ReadRules(const char* call,
                           "flags has PARTIAL or CONVERT without VALUES_ONLY; optimizer state is "
                           "loaded as a whole, or not at all");
   }
-  if (config.name_count > 0 && (config.names == nullptr || config.saved_names == nullptr)) {
-    return calls::Invalid(call, StrCat("name_count is ", config.name_count,
-                                       ", and names or saved_names is NULL; pass both"));
-  }
-  for (size_t i = 0; i < config.name_count; ++i) {
-    const char* const own = config.names[i];
-    const char* const saved = config.saved_names[i];
-    if (own == nullptr) return calls::Invalid(call, StrCat("names[", i, "] is NULL"));
-    if (saved == nullptr && !values) {
-      return calls::Invalid(call, StrCat("saved_names[", i, "], for ", own,
-                                         ", is NULL without VALUES_ONLY; optimizer state is loaded "
-                                         "as a whole, or not at all"));
-    }
-    const bool added =
-        rules.names
-            .emplace(own, saved == nullptr ? std::nullopt : std::optional<std::string>(saved))
-            .second;
-    if (!added) return calls::Invalid(call, StrCat("names has ", own, " twice"));
-  }
+  WEFT_ASSIGN_OR_RETURN(
+      rules.names,
+      weft::ReadNameMap(call, {"names", config.names}, {"saved_names", config.saved_names},
+                        config.name_count,
+                        values ? nullptr
+                               : "without VALUES_ONLY; optimizer state is loaded as a whole, or "
+                                 "not at all"));
   return rules;
 }
 

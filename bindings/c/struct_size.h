@@ -19,6 +19,7 @@
 #include <string_view>
 
 #include "weft/checkpoint.h"
+#include "weft/checkpoint_files.h"
 #include "weft/completion_queue.h"
 #include "weft/dlpack.h"
 #include "weft/error.h"
@@ -49,6 +50,12 @@ template <>
 inline constexpr size_t kOldestBytes<weft_call_t> = 56;
 template <>
 inline constexpr size_t kOldestBytes<weft_checkpoint_config_t> = 48;
+template <>
+inline constexpr size_t kOldestBytes<weft_checkpoint_copied_t> = 48;
+template <>
+inline constexpr size_t kOldestBytes<weft_checkpoint_export_config_t> = 64;
+template <>
+inline constexpr size_t kOldestBytes<weft_checkpoint_import_config_t> = 32;
 template <>
 inline constexpr size_t kOldestBytes<weft_checkpoint_load_config_t> = 24;
 template <>

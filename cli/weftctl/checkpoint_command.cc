@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "cli/weftctl/byte_progress.h"
 #include "cli/weftctl/commands.h"
-#include "cli/weftctl/found_checkpoints.h"
+#include "shard/checkpoint/found_checkpoints.h"
 #include "shard/checkpoint/manifest_json.h"
 #include "shard/checkpoint/safetensors.h"
 #include "shard/checkpoint/saved_checkpoint.h"
@@ -47,7 +47,8 @@ size_t FileBytesIn(const std::string& path) {
 }
 
 absl::StatusOr<std::vector<ListedCheckpoint>> List(const std::string& directory) {
-  WEFT_ASSIGN_OR_RETURN(std::vector<FoundCheckpoint> found, FindCheckpoints(directory));
+  WEFT_ASSIGN_OR_RETURN(std::vector<FoundCheckpoint> found,
+                        FindCheckpoints(SystemFiles(), directory));
   std::vector<ListedCheckpoint> all;
   ListedCheckpoint* latest = nullptr;
   all.reserve(found.size());
@@ -215,7 +216,7 @@ std::string ShowAsJson(const SavedCheckpoint& saved) {
 }
 
 absl::StatusOr<SavedCheckpoint> OpenLatest(const std::string& path) {
-  WEFT_ASSIGN_OR_RETURN(const std::vector<FoundCheckpoint> found, CommittedAt(path));
+  WEFT_ASSIGN_OR_RETURN(const std::vector<FoundCheckpoint> found, CommittedAt(SystemFiles(), path));
   return SavedCheckpoint::Open(SystemFiles(), found.back().path);
 }
 

@@ -1,22 +1,20 @@
 // VerifyCheckpoints, ExportCheckpoint, ImportCheckpoint: what reads whole checkpoints.
-#include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "base/files.h"
-#include "base/log.h"
 #include "base/quantity.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "cli/weftctl/byte_progress.h"
 #include "cli/weftctl/commands.h"
-#include "cli/weftctl/found_checkpoints.h"
+#include "shard/checkpoint/found_checkpoints.h"
+#include "shard/checkpoint/model_copy.h"
 #include "shard/checkpoint/saved_checkpoint.h"
-#include "shard/checkpoint/tensor_export.h"
-#include "shard/checkpoint/tensor_files.h"
-#include "shard/checkpoint/tensor_import.h"
 
 namespace weft {
 namespace {
@@ -30,6 +28,25 @@ absl::StatusOr<std::string> Verify(const std::string& path) {
                      ByteText(saved.data_bytes()));
 }
 
+// How far a copy is, from its begin on.
+class Bar {
+ public:
+  explicit Bar(std::string what) : what_(std::move(what)) {}
+
+  BeginBytes begin() {
+    return [this](size_t total_bytes) -> BytesDone {
+      progress_.emplace(what_, total_bytes);
+      return [this](size_t bytes) {
+        progress_->Add(bytes);
+      };
+    };
+  }
+
+ private:
+  const std::string what_;
+  std::optional<ByteProgress> progress_;
+};
+
 // What was asked for, as bytes; 0: one file.
 absl::StatusOr<size_t> ShardBytesOf(const ExportArguments& arguments) {
   if (arguments.shard_size.empty()) return 0;
@@ -41,42 +58,33 @@ absl::StatusOr<size_t> ShardBytesOf(const ExportArguments& arguments) {
   return static_cast<size_t>(bytes);
 }
 
-absl::StatusOr<std::string> Export(const std::string& path, const std::string& to,
-                                   size_t shard_bytes) {
-  WEFT_ASSIGN_OR_RETURN(const SavedCheckpoint saved, SavedCheckpoint::Open(SystemFiles(), path));
-  const size_t bytes = ValueBytes(saved.manifest());
-  ByteProgress progress(StrCat("written to ", to), bytes);
-  const auto done = [&](size_t more) {
-    progress.Add(more);
-  };
+absl::StatusOr<std::string> Export(const std::string& path, const ExportArguments& arguments) {
+  const std::string& to = arguments.to;
+  WEFT_ASSIGN_OR_RETURN(const size_t shard_bytes, ShardBytesOf(arguments));
+  Bar bar(StrCat("written to ", to));
+  WEFT_ASSIGN_OR_RETURN(
+      const ModelCopy copy,
+      ExportModel(SystemFiles(), {.from = path, .to = to, .shard_bytes = shard_bytes},
+                  bar.begin()));
   std::string files;
-  if (shard_bytes == 0) {
-    WEFT_RETURN_IF_ERROR(ExportTensors(saved, SystemFiles(), to, done));
-  } else {
-    WEFT_ASSIGN_OR_RETURN(const std::vector<std::string> names,
-                          ExportShards(saved, SystemFiles(), to, shard_bytes, done));
-    files = fmt::format(", in {}{}", names.front(),
-                        names.size() == 1 ? "" : fmt::format(" to {}", names.back()));
+  if (shard_bytes > 0) {
+    files = fmt::format(", in {}{}", copy.files.front(),
+                        copy.files.size() == 1 ? "" : fmt::format(" to {}", copy.files.back()));
   }
-  return fmt::format("{}: {} tensors, {}{}, of {}\n", to, saved.manifest().tensors.size(),
-                     ByteText(bytes), files, path);
+  return fmt::format("{}: {} tensors, {}{}, of {}\n", to, copy.tensors, ByteText(copy.bytes), files,
+                     copy.checkpoint);
 }
 
 absl::StatusOr<std::string> Import(const ImportArguments& arguments) {
-  WEFT_ASSIGN_OR_RETURN(TensorFiles others, OpenTensorFiles(SystemFiles(), arguments.file));
-  size_t bytes = 0;
-  for (const TensorFile& file : others.files)
-    bytes += file.bytes;
-  const size_t files = others.files.size();
-  WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<DirectoryLock> lock,
-                        LockDirectory(arguments.directory));
-  ByteProgress progress(StrCat("of ", arguments.file, " imported"), bytes);
-  WEFT_ASSIGN_OR_RETURN(const std::string path,
-                        ImportTensors(SystemFiles(), std::move(others), arguments.directory,
-                                      arguments.step, [&](size_t more) { progress.Add(more); }));
-  WEFT_ASSIGN_OR_RETURN(const SavedCheckpoint saved, SavedCheckpoint::Open(SystemFiles(), path));
-  return fmt::format("{}: {} tensors, {}, of {}{}\n", path, saved.manifest().tensors.size(),
-                     ByteText(saved.data_bytes()), arguments.file,
+  Bar bar(StrCat("of ", arguments.file, " imported"));
+  WEFT_ASSIGN_OR_RETURN(const ModelCopy copy, ImportModel(SystemFiles(),
+                                                          {.from = arguments.file,
+                                                           .directory = arguments.directory,
+                                                           .step = arguments.step},
+                                                          bar.begin()));
+  const size_t files = copy.files.size();
+  return fmt::format("{}: {} tensors, {}, of {}{}\n", copy.checkpoint, copy.tensors,
+                     ByteText(copy.bytes), arguments.file,
                      files == 1 ? "" : fmt::format(" ({} files)", files));
 }
 
@@ -88,7 +96,7 @@ CommandOutput OutputOf(const absl::StatusOr<std::string>& text) {
 }  // namespace
 
 CommandOutput VerifyCheckpoints(const std::string& path) {
-  const auto found = CommittedAt(path);
+  const auto found = CommittedAt(SystemFiles(), path);
   if (!found.ok()) return {"", {std::string(found.status().message())}};
   CommandOutput output;
   for (const FoundCheckpoint& one : *found) {
@@ -106,21 +114,7 @@ CommandOutput VerifyCheckpoints(const std::string& path) {
 }
 
 CommandOutput ExportCheckpoint(const std::string& path, const ExportArguments& arguments) {
-  const std::string& to = arguments.to;
-  const auto shard_bytes = ShardBytesOf(arguments);
-  if (!shard_bytes.ok()) return OutputOf(shard_bytes.status());
-  const auto found = CommittedAt(path);
-  if (!found.ok()) return OutputOf(found.status());
-  // Where nothing can be written no checkpoint is to blame.
-  const auto beside = SystemFiles().List(ParentDirectory(to));
-  if (!beside.ok()) return OutputOf(beside.status());
-  for (auto one = found->rbegin();; ++one) {
-    const absl::StatusOr<std::string> exported = Export(one->path, to, *shard_bytes);
-    if (exported.ok() || !IsDamaged(exported.status()) || one + 1 == found->rend())
-      return OutputOf(exported);
-    LogWarn("checkpoint ", one->path,
-            " is damaged; trying the one before: ", FromAbsl(exported.status().message()));
-  }
+  return OutputOf(Export(path, arguments));
 }
 
 CommandOutput ImportCheckpoint(const ImportArguments& arguments) {

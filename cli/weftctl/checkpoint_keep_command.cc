@@ -7,8 +7,8 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "cli/weftctl/commands.h"
-#include "cli/weftctl/found_checkpoints.h"
 #include "shard/checkpoint/catalog.h"
+#include "shard/checkpoint/found_checkpoints.h"
 #include "shard/checkpoint/saved_checkpoint.h"
 
 namespace weft {
@@ -45,9 +45,9 @@ absl::Status CheckNumbers(const PruneArguments& arguments) {
 absl::Status Prune(const PruneArguments& arguments, CommandOutput* output) {
   WEFT_RETURN_IF_ERROR(CheckNumbers(arguments));
   // The lock is made where there is something to remove, not where a word was mistyped.
-  WEFT_RETURN_IF_ERROR(FindCheckpoints(arguments.directory).status());
+  WEFT_RETURN_IF_ERROR(FindCheckpoints(SystemFiles(), arguments.directory).status());
   WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<DirectoryLock> lock,
-                        LockDirectory(arguments.directory));
+                        LockDirectory(SystemFiles(), arguments.directory));
   WEFT_ASSIGN_OR_RETURN(const std::vector<CheckpointName> names, NotNeeded(arguments));
   for (const CheckpointName& name : names) {
     WEFT_RETURN_IF_ERROR(lock->Check());
@@ -62,7 +62,7 @@ absl::Status Prune(const PruneArguments& arguments, CommandOutput* output) {
 }
 
 absl::StatusOr<std::string> Pin(const std::string& path, bool pinned) {
-  WEFT_ASSIGN_OR_RETURN(const std::vector<FoundCheckpoint> found, CommittedAt(path));
+  WEFT_ASSIGN_OR_RETURN(const std::vector<FoundCheckpoint> found, CommittedAt(SystemFiles(), path));
   const std::string& one = found.back().path;
   WEFT_RETURN_IF_ERROR(pinned ? PinCheckpoint(SystemFiles(), one)
                               : UnpinCheckpoint(SystemFiles(), one));

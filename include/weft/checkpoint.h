@@ -176,7 +176,8 @@ typedef struct weft_checkpoint_load_config {
   uint32_t flags; /* WEFT_CHECKPOINT_* */
   int64_t step;
   /* Where else than in the checkpoint's own directory: another directory of checkpoints; that of one, whatever it is called; with VALUES_ONLY also
-   * what other programs write: a .safetensors file, a model.safetensors.index.json, or a folder of such files, which have no checksums. NULL: its own. */
+   * what other programs write: a .safetensors file, a model.safetensors.index.json, or a folder of such files, which have no checksums
+   * (weft_checkpoint_import makes a checkpoint of them that has). NULL: its own. */
   const char* source;
   /* Tensors that are called otherwise in the checkpoint: names[i] of what was added, on whichever rank, is saved_names[i] there. NULL, with
    * VALUES_ONLY: it is not loaded, and keeps its values, as a last layer of another shape. */

@@ -1,12 +1,13 @@
-// Checkpoints for C++17; see checkpoint.h.
+// Checkpoints for C++17; see checkpoint.h and checkpoint_files.h.
 //
 //   weft::Checkpoint checkpoint(group, config);
 //   checkpoint.Add(context);
 //   const weft_checkpoint_loaded_t loaded = checkpoint.Load();       // loaded.found is 0 in a new run
 //   checkpoint.SaveInBackground(step);
 //   checkpoint.Wait();
+//   weft::ExportCheckpoint(export_config);                            // for other programs; no group
 //
-// Order of calls, collective calls, errors and the thread rule are as in checkpoint.h.
+// Order of calls, collective calls, errors and the thread rules are as in those.
 #ifndef WEFT_CHECKPOINT_HPP_
 #define WEFT_CHECKPOINT_HPP_
 
@@ -17,6 +18,7 @@
 #include <string_view>
 
 #include "weft/checkpoint.h"
+#include "weft/checkpoint_files.h"
 #include "weft/shard.hpp"
 #include "weft/weft.hpp"
 
@@ -102,6 +104,16 @@ class Checkpoint : public Handle<weft_checkpoint_t, weft_checkpoint_destroy> {
     return Load(config);
   }
 };
+
+// A checkpoint's tensors in files for other programs. The path in the answer is valid until the thread's next call of one of these two.
+inline weft_checkpoint_copied_t ExportCheckpoint(const weft_checkpoint_export_config_t& config) {
+  return internal::Filled<weft_checkpoint_copied_t>(weft_checkpoint_export, &config);
+}
+
+// A checkpoint of other programs' files.
+inline weft_checkpoint_copied_t ImportCheckpoint(const weft_checkpoint_import_config_t& config) {
+  return internal::Filled<weft_checkpoint_copied_t>(weft_checkpoint_import, &config);
+}
 
 }  // namespace interface_0
 }  // namespace weft

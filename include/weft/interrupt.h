@@ -23,6 +23,7 @@ typedef int (*weft_interrupt_check_t)(void* user);
  * - weft_work_wait and weft_completion_queue_wait: the operations go on, and may be waited for again;
  * - calls of a shard context: the step is aborted as by weft_shard_abort_step;
  * - weft_checkpoint_wait: the save goes on; so does the one before that weft_checkpoint_save and weft_checkpoint_load wait for;
+ * - weft_checkpoint_export and weft_checkpoint_import: nothing is left of what they have begun;
  * - a weft_checkpoint_save that waits for other ranks: of rank 0 the save has failed, which the others are told; of another rank it may be committed.
  * NULL: no check, which is how every thread begins. INVALID_ARGUMENT for a negative every_ns. Thread rule: any thread, each
  * has a check of its own. */

@@ -4,6 +4,7 @@
 
 #include "weft/batch.h"
 #include "weft/checkpoint.h"
+#include "weft/checkpoint_files.h"
 #include "weft/collective.h"
 #include "weft/completion_queue.h"
 #include "weft/dlpack.h"

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <unordered_set>
 #include <utility>
 
@@ -11,6 +12,8 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "shard/checkpoint/checkpoint_names.h"
+#include "shard/checkpoint/convert.h"
+#include "shard/checkpoint/given_name.h"
 #include "shard/checkpoint/safetensors.h"
 #include "shard/checkpoint/value_copy.h"
 
@@ -21,16 +24,19 @@ namespace {
 constexpr const char* kModelName = "model.safetensors";
 constexpr const char* kIndexName = "model.safetensors.index.json";
 constexpr size_t kShardsMax = 99'999;
+constexpr size_t kOneFile = std::numeric_limits<size_t>::max();
 
 // Of one file.
 struct ExportPlan {
   std::vector<SafetensorsEntry> entries;
   std::vector<size_t> tensors;  // of each entry, its place in the manifest
+  size_t saved_bytes = 0;       // of their values in the checkpoint
 
   size_t bytes() const { return entries.empty() ? 0 : entries.back().end; }
 
-  void Add(const SavedTensor& tensor, size_t place) {
-    entries.push_back({.name = tensor.name, .dtype = tensor.dtype, .shape = tensor.shape});
+  void Add(SafetensorsEntry entry, const SavedTensor& tensor, size_t place) {
+    saved_bytes += tensor.count() * DtypeSize(tensor.dtype);
+    entries.push_back(std::move(entry));
     tensors.push_back(place);
   }
 
@@ -42,26 +48,64 @@ struct ExportPlan {
   }
 };
 
+absl::Status CheckRules(const SavedCheckpoint& saved, const ExportRules& rules) {
+  if (rules.floats_as && !CanConvert(*rules.floats_as, *rules.floats_as)) {
+    return MakeError(WEFT_INVALID_ARGUMENT,
+                     StrCat("floating-point values were to be exported as ",
+                            rules.floats_as->name(), ", which has none; use a type that has"));
+  }
+  for (const auto& [name, other] : rules.names) {
+    if (saved.Find(name) == SavedCheckpoint::kNone) {
+      return MakeError(
+          WEFT_INVALID_ARGUMENT,
+          StrCat("the checkpoint ", saved.path(), " has no tensor ", name, ", which was to be ",
+                 other ? StrCat("called ", *other) : "left out", "; correct the map of names"));
+    }
+    if (other) WEFT_RETURN_IF_ERROR(CheckGivenName("tensor", *other));
+  }
+  return absl::OkStatus();
+}
+
+// Of a tensor in the files; nothing if it is left out.
+std::optional<SafetensorsEntry> EntryOf(const SavedTensor& tensor, const ExportRules& rules) {
+  const auto renamed = rules.names.find(tensor.name);
+  const bool same = renamed == rules.names.end();
+  if (!same && !renamed->second) return std::nullopt;
+  const bool converted = rules.floats_as && CanConvert(tensor.dtype, *rules.floats_as);
+  return SafetensorsEntry{.name = same ? tensor.name : *renamed->second,
+                          .dtype = converted ? *rules.floats_as : tensor.dtype,
+                          .shape = tensor.shape};
+}
+
 // Files of up to `shard_bytes`, or of one tensor; at least one file.
-absl::StatusOr<std::vector<ExportPlan>> PlanExport(const SavedCheckpoint& saved,
-                                                   size_t shard_bytes) {
+absl::StatusOr<std::vector<ExportPlan>> PlanExport(const SavedCheckpoint& saved, size_t shard_bytes,
+                                                   const ExportRules& rules) {
+  WEFT_RETURN_IF_ERROR(CheckRules(saved, rules));
   std::vector<ExportPlan> plans(1);
   std::unordered_set<std::string> names;
   const std::vector<SavedTensor>& tensors = saved.manifest().tensors;
   size_t bytes = 0;
   for (size_t i = 0; i < tensors.size(); ++i) {
     const SavedTensor& tensor = tensors[i];
-    if (!tensor.Has(WEFT_SHARD_STATE_VALUE) || !names.insert(tensor.name).second) {
+    if (!tensor.Has(WEFT_SHARD_STATE_VALUE)) {
       return MakeError(WEFT_CORRUPT, StrCat("the checkpoint ", saved.path(), " has tensor ",
-                                            tensor.name, " twice, or without values"));
+                                            tensor.name, " without values"));
     }
-    const size_t more = tensor.count() * DtypeSize(tensor.dtype);
+    std::optional<SafetensorsEntry> entry = EntryOf(tensor, rules);
+    if (!entry) continue;
+    if (!names.insert(entry->name).second) {
+      return MakeError(
+          rules.names.empty() ? WEFT_CORRUPT : WEFT_INVALID_ARGUMENT,
+          StrCat("two tensors of the checkpoint ", saved.path(), " would be called ", entry->name,
+                 rules.names.empty() ? "" : "; correct the map of names"));
+    }
+    const size_t more = entry->count() * DtypeSize(entry->dtype);
     if (bytes > 0 && (more > shard_bytes || bytes > shard_bytes - more)) {
       plans.emplace_back();
       bytes = 0;
     }
     bytes += more;
-    plans.back().Add(tensor, i);
+    plans.back().Add(*std::move(entry), tensor, i);
   }
   for (ExportPlan& plan : plans)
     plan.Place();
@@ -101,9 +145,9 @@ absl::Status WriteTensorFile(const SavedCheckpoint& saved, Files& files, const s
     const auto write = [&](const void* bytes, size_t count) {
       return to.Write(bytes, count);
     };
-    ValueCopy copy(saved, plan.bytes(), write, done);
-    for (const size_t tensor : plan.tensors)
-      WEFT_RETURN_IF_ERROR(copy.Add(tensor));
+    ValueCopy copy(saved, plan.saved_bytes, write, done);
+    for (size_t i = 0; i < plan.tensors.size(); ++i)
+      WEFT_RETURN_IF_ERROR(copy.Add(plan.tensors[i], plan.entries[i].dtype));
     return copy.Flush();
   });
 }
@@ -117,14 +161,22 @@ std::string ShardName(size_t number, size_t count) {
   return StrCat("model-", five(number), "-of-", five(count), ".safetensors");
 }
 
-std::string IndexText(const Manifest& manifest, const std::vector<ExportPlan>& plans,
-                      const std::vector<std::string>& names) {
+ExportSize SizeOf(const std::vector<ExportPlan>& plans) {
+  ExportSize size;
+  for (const ExportPlan& plan : plans) {
+    size.tensors += plan.entries.size();
+    size.bytes += plan.bytes();
+  }
+  return size;
+}
+
+std::string IndexText(const std::vector<ExportPlan>& plans, const std::vector<std::string>& names) {
   SortedJson weights = SortedJson::object();
   for (size_t i = 0; i < plans.size(); ++i) {
     for (const SafetensorsEntry& entry : plans[i].entries)
       weights[entry.name] = names[i];
   }
-  const SortedJson json = {{"metadata", {{"total_size", ValueBytes(manifest)}}},
+  const SortedJson json = {{"metadata", {{"total_size", SizeOf(plans).bytes}}},
                            {"weight_map", std::move(weights)}};
   return json.dump(2, ' ', false, SortedJson::error_handler_t::replace) + "\n";
 }
@@ -158,25 +210,23 @@ void TakeBack(Files& files, const std::string& folder, const std::vector<std::st
 
 }  // namespace
 
-size_t ValueBytes(const Manifest& manifest) {
-  size_t bytes = 0;
-  for (const SavedTensor& tensor : manifest.tensors)
-    bytes += tensor.count() * DtypeSize(tensor.dtype);
-  return bytes;
+absl::StatusOr<ExportSize> SizeOfExport(const SavedCheckpoint& saved, const ExportRules& rules) {
+  WEFT_ASSIGN_OR_RETURN(const std::vector<ExportPlan> plans, PlanExport(saved, kOneFile, rules));
+  return SizeOf(plans);
 }
 
 absl::Status ExportTensors(const SavedCheckpoint& saved, Files& files, const std::string& file,
-                           const BytesDone& done) {
+                           const BytesDone& done, const ExportRules& rules) {
   WEFT_RETURN_IF_ERROR(CheckAbsent(files, file));
-  WEFT_ASSIGN_OR_RETURN(const std::vector<ExportPlan> plans,
-                        PlanExport(saved, ValueBytes(saved.manifest())));
+  WEFT_ASSIGN_OR_RETURN(const std::vector<ExportPlan> plans, PlanExport(saved, kOneFile, rules));
   return WriteTensorFile(saved, files, file, plans.front(), done);
 }
 
 absl::StatusOr<std::vector<std::string>> ExportShards(const SavedCheckpoint& saved, Files& files,
                                                       const std::string& folder, size_t shard_bytes,
-                                                      const BytesDone& done) {
-  WEFT_ASSIGN_OR_RETURN(const std::vector<ExportPlan> plans, PlanExport(saved, shard_bytes));
+                                                      const BytesDone& done,
+                                                      const ExportRules& rules) {
+  WEFT_ASSIGN_OR_RETURN(const std::vector<ExportPlan> plans, PlanExport(saved, shard_bytes, rules));
   if (plans.size() > kShardsMax) {
     return MakeError(WEFT_INVALID_ARGUMENT,
                      StrCat("files of up to ", shard_bytes, " bytes would be ", plans.size(),
@@ -192,8 +242,7 @@ absl::StatusOr<std::vector<std::string>> ExportShards(const SavedCheckpoint& sav
   for (size_t i = 0; i < plans.size() && written.ok(); ++i)
     written = WriteTensorFile(saved, files, JoinPath(folder, names[i]), plans[i], done);
   if (written.ok() && plans.size() > 1) {
-    written = WriteFileAtomically(files, JoinPath(folder, kIndexName),
-                                  IndexText(saved.manifest(), plans, names));
+    written = WriteFileAtomically(files, JoinPath(folder, kIndexName), IndexText(plans, names));
   }
   if (written.ok() && made) written = files.SyncDirectory(ParentDirectory(folder));
   if (written.ok()) return names;

@@ -94,25 +94,26 @@ inline void PrintTo(const BadCall& call, std::ostream* to) {
 }
 
 std::vector<BadCall> BadCollectives();
-std::vector<BadCall> BadVectorCalls();          // vector.h, iov.h
-std::vector<BadCall> BadDlpackCalls();          // dlpack.h
-std::vector<BadCall> BadExplainCalls();         // explain.h
-std::vector<BadCall> BadCompletionCalls();      // completion_queue.h
-std::vector<BadCall> BadMessages();             // point_to_point.h
-std::vector<BadCall> BadGroupCalls();           // group.h, store.h, work.h
-std::vector<BadCall> BadShardCalls();           // shard.h, set-up
-std::vector<BadCall> BadShardStepCalls();       // shard.h, step
-std::vector<BadCall> BadShardOptimizerCalls();  // shard_step.h, optimizers
-std::vector<BadCall> BadShardCheckCalls();      // shard_checks.h
-std::vector<BadCall> BadSliceCalls();           // shard_global.h
-std::vector<BadCall> BadShardInfoCalls();       // shard_info.h
-std::vector<BadCall> BadParamGroupCalls();      // shard_param_groups.h
-std::vector<BadCall> BadShardStateCalls();      // shard_state.h
-std::vector<BadCall> BadCheckpointCalls();      // checkpoint.h
-std::vector<BadCall> BadOpCalls();              // op.h
-std::vector<BadCall> BadProcessCalls();         // mem.h, log.h, options.h, error.h
-std::vector<BadCall> BadXlaCalls();             // xla.h
-std::vector<BadCall> BadShardPlanCalls();       // shard_plan.h, shard_units.h
+std::vector<BadCall> BadVectorCalls();           // vector.h, iov.h
+std::vector<BadCall> BadDlpackCalls();           // dlpack.h
+std::vector<BadCall> BadExplainCalls();          // explain.h
+std::vector<BadCall> BadCompletionCalls();       // completion_queue.h
+std::vector<BadCall> BadMessages();              // point_to_point.h
+std::vector<BadCall> BadGroupCalls();            // group.h, store.h, work.h
+std::vector<BadCall> BadShardCalls();            // shard.h, set-up
+std::vector<BadCall> BadShardStepCalls();        // shard.h, step
+std::vector<BadCall> BadShardOptimizerCalls();   // shard_step.h, optimizers
+std::vector<BadCall> BadShardCheckCalls();       // shard_checks.h
+std::vector<BadCall> BadSliceCalls();            // shard_global.h
+std::vector<BadCall> BadShardInfoCalls();        // shard_info.h
+std::vector<BadCall> BadParamGroupCalls();       // shard_param_groups.h
+std::vector<BadCall> BadShardStateCalls();       // shard_state.h
+std::vector<BadCall> BadCheckpointCalls();       // checkpoint.h
+std::vector<BadCall> BadCheckpointFilesCalls();  // checkpoint_files.h
+std::vector<BadCall> BadOpCalls();               // op.h
+std::vector<BadCall> BadProcessCalls();          // mem.h, log.h, options.h, error.h
+std::vector<BadCall> BadXlaCalls();              // xla.h
+std::vector<BadCall> BadShardPlanCalls();        // shard_plan.h, shard_units.h
 
 // All of these; made once.
 const std::vector<BadCall>& AllBadCalls();

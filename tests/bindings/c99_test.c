@@ -1,5 +1,7 @@
 /* Every public header in C99, and a program's worth of calls in C. Says which line did not hold. */
+#define _POSIX_C_SOURCE 200809L /* mkdtemp */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "weft/collective.h"
@@ -105,6 +107,61 @@ static int Shards(weft_group_t group) {
   return 0;
 }
 
+/* A model of another program, which goes into a checkpoint and out again under another name. */
+static int CheckpointFiles(void) {
+  static const char header[] =
+      "{\"w\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}      ";
+  static const float values[2] = {1.5f, -2.0f};
+  char folder[] = "/tmp/weft-c99-XXXXXX";
+  char theirs[64], directory[64], ours[64];
+  EXPECT(mkdtemp(folder) != NULL);
+  snprintf(theirs, sizeof(theirs), "%s/theirs.safetensors", folder);
+  snprintf(directory, sizeof(directory), "%s/checkpoints", folder);
+  snprintf(ours, sizeof(ours), "%s/ours.safetensors", folder);
+  const uint64_t length = sizeof(header) - 1;
+  FILE* file = fopen(theirs, "wb");
+  EXPECT(file != NULL);
+  EXPECT(fwrite(&length, sizeof(length), 1, file) == 1);
+  EXPECT(fwrite(header, (size_t)length, 1, file) == 1);
+  EXPECT(fwrite(values, sizeof(values), 1, file) == 1);
+  EXPECT(fclose(file) == 0);
+
+  weft_checkpoint_import_config_t import = {0};
+  import.struct_size = sizeof(import);
+  import.source = theirs;
+  import.directory = directory;
+  weft_checkpoint_copied_t copied = {0};
+  copied.struct_size = sizeof(copied);
+  EXPECT(weft_checkpoint_import(&import, &copied) == WEFT_SUCCESS);
+  EXPECT(copied.tensor_count == 1 && copied.value_bytes == sizeof(values));
+
+  const char* const name = "w";
+  const char* const file_name = "weight";
+  weft_checkpoint_export_config_t config = {0};
+  config.struct_size = sizeof(config);
+  config.source = copied.checkpoint;
+  config.target = ours;
+  config.names = &name;
+  config.file_names = &file_name;
+  config.name_count = 1;
+  EXPECT(weft_checkpoint_export(&config, &copied) == WEFT_SUCCESS);
+
+  char text[512] = {0};
+  file = fopen(ours, "rb");
+  EXPECT(file != NULL);
+  const size_t bytes = fread(text, 1, sizeof(text) - 1, file);
+  EXPECT(fclose(file) == 0);
+  EXPECT(bytes > sizeof(length) + sizeof(values));
+  EXPECT(strstr(text + sizeof(length), "\"weight\":{\"dtype\":\"F32\",\"shape\":[2]") != NULL);
+  EXPECT(strstr(text + sizeof(length), "\"format\":\"pt\"") != NULL);
+  EXPECT(memcmp(text + bytes - sizeof(values), values, sizeof(values)) == 0);
+
+  char command[128];
+  snprintf(command, sizeof(command), "rm -r %s", folder);
+  EXPECT(system(command) == 0);
+  return 0;
+}
+
 int main(void) {
   weft_group_config_t config = {0};
   config.struct_size = sizeof(config);
@@ -113,6 +170,7 @@ int main(void) {
   EXPECT(weft_group_create_local(1, &config, &group) == WEFT_SUCCESS);
   if (Collectives(group) != 0 || Completions(group) != 0) return 1;
   if (Errors() != 0 || Settings() != 0 || Shards(group) != 0) return 1;
+  if (CheckpointFiles() != 0) return 1;
   EXPECT(weft_group_destroy(group) == WEFT_SUCCESS);
   return 0;
 }

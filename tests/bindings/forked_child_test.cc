@@ -33,9 +33,11 @@ namespace {
 // For all calls of a child together: one that waited for anything would wait for a group's timeout, 30 s.
 constexpr unsigned kChildSeconds = 20;
 
-// Functions that are not about anything that the parent has made. A store is callbacks, and a child may join a group
+// Functions that are not about anything that the parent has made. Files are read and written by the thread that calls. A store is callbacks, and a child may join a group
 // through it; weft_progress moves what the child itself has started.
 const std::set<std::string> kNotOfTheParent = {
+    "weft_checkpoint_export",
+    "weft_checkpoint_import",
     "weft_dtype_size",
     "weft_dtype_name",
     "weft_op_name",

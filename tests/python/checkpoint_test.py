@@ -171,6 +171,45 @@ class Resuming(CheckpointTest):
             first = first if size != 2 else (first or results[0])
             self.assertTrue(size != 2 or first == results[0])
 
+    def test_files_for_others_and_back(self):
+        _, trained = self.run_of(3, "full_shard", 0, 2, saves=(1, 2))
+        folder = self.folder.with_name("ours")
+        there = {"up.weight": "encoder.weight", "down.bias": None}
+        copied = self.checkpoint.export_model(self.folder, folder, shard_bytes=64, names=there)
+        self.assertEqual((str(self.folder / "step-00000002"), 2, 3), copied[:3])
+        index = json.loads((folder / "model.safetensors.index.json").read_text())
+        self.assertEqual({"encoder.weight", "up.bias", "down.weight"}, set(index["weight_map"]))
+        self.assertEqual(copied.files, len(set(index["weight_map"].values())))
+        self.assertEqual(copied.value_bytes, index["metadata"]["total_size"])
+        self.refused("INVALID_ARGUMENT", "exists already", self.checkpoint.export_model, self.folder, folder, shard_bytes=64)
+
+        whole = self.folder.with_name("model.safetensors")
+        self.checkpoint.export_model(self.folder / "step-00000002", whole)
+        others = self.folder.with_name("others")
+        made = self.checkpoint.import_model(whole, others, step=7)
+        self.assertEqual((str(others / "step-00000007"), 7, 4, copied.value_bytes + 4 * len(self.model.on_ranks(self.local(1), self.bias_of)[0]), 1), made)
+
+        def load(world):
+            model = self.model.Perceptron(self.shard, world, "zero1", _ADAMW)
+            with model.context, self.checkpoint.Checkpoint(world, self.folder.with_name("unused")) as checkpoint:
+                checkpoint.add_context(model.context)
+                self.assertEqual(7, checkpoint.load(source=others, values_only=True, whole=True).step)
+                self.assertEqual(trained, self.model.bits(model.values()))
+                half = self.folder.with_name("half.safetensors")
+                if world.rank == 0:
+                    self.checkpoint.export_model(others, half, floats_as="float16")
+                world.barrier()
+                checkpoint.load(source=half, values_only=True, convert=True)
+                return {name: values.astype("float16").astype("float32").tobytes() == values.tobytes() for name, values in model.values().items()}
+
+        for exact in self.model.on_ranks(self.local(2), load):
+            self.assertEqual(dict.fromkeys(self.model.NAMES, True), exact)
+
+    def bias_of(self, world):
+        model = self.model.Perceptron(self.shard, world, "no_shard", _ADAMW)
+        with model.context:
+            return model.values()["down.bias"]
+
     def test_offloaded_state(self):
         whole = self.run_of(2, "full_shard", 0, 4)[1]
 
@@ -240,6 +279,18 @@ class Wrong(CheckpointTest):
         self.refused("INVALID_ARGUMENT", "does not follow step 3", checkpoint.save, 3)
         with model.context.step("eval"):
             self.refused("BAD_STATE", "", checkpoint.save, 4)
+
+    def test_arguments_of_exports_and_imports(self):
+        export, import_ = self.checkpoint.export_model, self.checkpoint.import_model
+        self.refused("INVALID_ARGUMENT", "there is no checkpoint", export, self.folder, self.folder.with_name("model.safetensors"))
+        self.refused("INVALID_ARGUMENT", "source is NULL or empty", export, "", "model.safetensors")
+        self.refused("INVALID_ARGUMENT", "floats_as is 2", export, self.folder, "model.safetensors", floats_as="int32")
+        self.assertRaisesRegex(ValueError, "floats_as is 'int8'", export, self.folder, "model.safetensors", floats_as="int8")
+        self.assertRaisesRegex(ValueError, "'float31' is no element type", export, self.folder, "model.safetensors", floats_as="float31")
+        self.assertRaisesRegex(TypeError, "names is a list", export, self.folder, "model.safetensors", names=["a"])
+        self.assertRaisesRegex(ValueError, "shard_bytes is -1", export, self.folder, "model", shard_bytes=-1)
+        self.refused("SYSTEM_ERROR", "nowhere", import_, self.folder.with_name("nowhere"), self.folder)
+        self.refused("INVALID_ARGUMENT", "step is -1", import_, os.devnull, self.folder, step=-1)
 
     def test_checkpoints_of_another_model(self):
         self.run_of(1, "no_shard", 0, 1, saves=(1,))

@@ -2,6 +2,7 @@
 #include <cerrno>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "shard/checkpoint/catalog.h"
+#include "shard/checkpoint/convert.h"
 #include "shard/checkpoint/safetensors.h"
 #include "shard/checkpoint/tensor_export.h"
 #include "shard/checkpoint/tensor_files.h"
@@ -112,13 +114,55 @@ TEST(TensorExport, SaysHowFarItIs) {
     done += bytes;
   };
   ASSERT_TRUE(ExportTensors(*saved, files, kFile, add).ok());
-  EXPECT_EQ(done, ValueBytes(saved->manifest()));
+  EXPECT_EQ(done, SizeOfExport(*saved)->bytes);
   done = 0;
   ASSERT_TRUE(ImportFrom(files, kFile, "/d", 0, add).ok());
-  EXPECT_EQ(done, ValueBytes(saved->manifest()));
+  EXPECT_EQ(done, SizeOfExport(*saved)->bytes);
   done = 0;
   ASSERT_TRUE(saved->VerifyAll(add).ok());
   EXPECT_GT(done, saved->data_bytes());  // headers too
+}
+
+// Tensors of all types, longer than a piece and than what is written of it at a time, some under other names, some left out.
+TEST(TensorExport, ConvertsAndRenamesPieceByPiece) {
+  for (const size_t elements : {size_t{1000}, size_t{700'001}}) {
+    const MadeUpModel model(3, elements);
+    SimFiles files;
+    SaveMadeUp(model, files, 3);
+    const auto saved = SavedCheckpoint::Open(files, kSaved);
+    ASSERT_TRUE(saved.ok());
+    for (const weft_dtype_t to :
+         {WEFT_FLOAT64, WEFT_FLOAT32, WEFT_BFLOAT16, WEFT_FLOAT16, WEFT_FLOAT8_E4M3}) {
+      SCOPED_TRACE(StrCat(elements, " elements as ", ElementType(to).name()));
+      ExportRules rules{.floats_as = to};
+      MadeUpModel expected = model;
+      rules.names[model.tensors[0].name] = std::nullopt;
+      rules.names[model.tensors[1].name] = "another/name";
+      expected.tensors[1].name = "another/name";
+      for (size_t i = 0; i < model.tensors.size(); ++i) {
+        SavedTensor& tensor = expected.tensors[i];
+        const std::string& values = model.contents[i][WEFT_SHARD_STATE_VALUE];
+        if (!CanConvert(tensor.dtype, to)) continue;
+        std::string& converted = expected.contents[i][WEFT_SHARD_STATE_VALUE];
+        converted.assign(tensor.count() * DtypeSize(to), '\0');
+        Convert(tensor.dtype, values.data(), to, converted.data(), tensor.count());
+        tensor.dtype = to;
+      }
+      expected.tensors.erase(expected.tensors.begin());
+      expected.contents.erase(expected.contents.begin());
+      size_t done = 0;
+      const std::string file = StrCat(kFile, elements, ElementType(to).name());
+      const auto add = [&](size_t bytes) {
+        done += bytes;
+      };
+      ASSERT_TRUE(ExportTensors(*saved, files, file, add, rules).ok());
+      EXPECT_EQ(DifferenceOfFile(files.Contents(file), expected), "");
+      const auto size = SizeOfExport(*saved, rules);
+      ASSERT_TRUE(size.ok());
+      EXPECT_EQ(done, size->bytes);
+      EXPECT_EQ(size->tensors, expected.tensors.size());
+    }
+  }
 }
 
 TEST(TensorExport, NeverReplacesAFile) {

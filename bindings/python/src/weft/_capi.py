@@ -399,6 +399,40 @@ class weft_checkpoint_loaded_t(Structure):
     ]
 
 
+# checkpoint_files.h
+class weft_checkpoint_copied_t(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("step", c_int64),
+        ("tensor_count", c_size_t),
+        ("value_bytes", c_size_t),
+        ("file_count", c_size_t),
+        ("checkpoint", c_char_p),
+    ]
+
+
+class weft_checkpoint_export_config_t(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("source", c_char_p),
+        ("target", c_char_p),
+        ("shard_bytes", c_size_t),
+        ("floats_as", c_int),
+        ("names", c_void_p),
+        ("file_names", c_void_p),
+        ("name_count", c_size_t),
+    ]
+
+
+class weft_checkpoint_import_config_t(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("source", c_char_p),
+        ("directory", c_char_p),
+        ("step", c_int64),
+    ]
+
+
 # completion_queue.h
 class weft_completion_queue_config_t(Structure):
     _fields_ = [
@@ -894,6 +928,9 @@ STRUCTS: dict[str, type[Structure]] = {
     "weft_allocator_t": weft_allocator_t,
     "weft_call_t": weft_call_t,
     "weft_checkpoint_config_t": weft_checkpoint_config_t,
+    "weft_checkpoint_copied_t": weft_checkpoint_copied_t,
+    "weft_checkpoint_export_config_t": weft_checkpoint_export_config_t,
+    "weft_checkpoint_import_config_t": weft_checkpoint_import_config_t,
     "weft_checkpoint_load_config_t": weft_checkpoint_load_config_t,
     "weft_checkpoint_loaded_t": weft_checkpoint_loaded_t,
     "weft_checkpoint_save_config_t": weft_checkpoint_save_config_t,
@@ -967,6 +1004,8 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "weft_checkpoint_add_value": (c_int, (c_void_p, c_void_p)),
     "weft_checkpoint_create": (c_int, (c_void_p, c_void_p, c_void_p)),
     "weft_checkpoint_destroy": (c_int, (c_void_p,)),
+    "weft_checkpoint_export": (c_int, (c_void_p, c_void_p)),
+    "weft_checkpoint_import": (c_int, (c_void_p, c_void_p)),
     "weft_checkpoint_load": (c_int, (c_void_p, c_void_p, c_void_p)),
     "weft_checkpoint_save": (c_int, (c_void_p, c_void_p)),
     "weft_checkpoint_test": (c_int, (c_void_p, c_void_p)),
@@ -1170,6 +1209,8 @@ class Functions:
         def weft_checkpoint_add_value(self, checkpoint: Pointer, value: Pointer, /) -> int: ...
         def weft_checkpoint_create(self, group: Pointer, config: Pointer, checkpoint: Pointer, /) -> int: ...
         def weft_checkpoint_destroy(self, checkpoint: Pointer, /) -> int: ...
+        def weft_checkpoint_export(self, config: Pointer, copied: Pointer, /) -> int: ...
+        def weft_checkpoint_import(self, config: Pointer, copied: Pointer, /) -> int: ...
         def weft_checkpoint_load(self, checkpoint: Pointer, config: Pointer, loaded: Pointer, /) -> int: ...
         def weft_checkpoint_save(self, checkpoint: Pointer, config: Pointer, /) -> int: ...
         def weft_checkpoint_test(self, checkpoint: Pointer, ended: Pointer, /) -> int: ...

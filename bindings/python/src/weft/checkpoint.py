@@ -7,6 +7,9 @@
     checkpoint.save(step, background=True)      # between steps; no rank waits for another
     checkpoint.wait()
 
+    weft.checkpoint.export_model("runs/a/checkpoints", "llama", shard_bytes=5_000_000_000)      # for other programs; one process calls it
+    weft.checkpoint.import_model("llama", "runs/b/checkpoints")
+
 docs/checkpointing.md says what is promised.
 """
 from __future__ import annotations
@@ -25,6 +28,7 @@ from weft.core.buffers import writable
 from weft.core.calls import nanoseconds
 from weft.core.communicator import Communicator
 from weft.core.errors import Error, Result
+from weft.core.types import AnyDType, dtype_number
 from weft.shard import callbacks
 from weft.shard.context import Context
 from weft.shard.enums import member
@@ -53,6 +57,16 @@ class NotLoaded(enum.IntEnum):
 
 
 AnyNotLoaded = Union[NotLoaded, str]
+
+
+class Copied(NamedTuple):
+    """What was exported or imported."""
+
+    checkpoint: str  # the directory of the one that was exported, or made
+    step: int
+    tensors: int
+    value_bytes: int  # as they were written
+    files: int  # safetensors files that were written, or read
 
 
 class Checkpoint:
@@ -190,12 +204,8 @@ class Checkpoint:
                                               (convert, _capi.WEFT_CHECKPOINT_CONVERT)) if wanted)
         config = filled(_capi.weft_checkpoint_load_config_t, flags=flags, step=0 if step is None else step,
                         source=None if source is None else os.fsencode(source))
-        if names is not None and not isinstance(names, Mapping):
-            raise TypeError(f"names is a {type(names).__name__}; it must be a mapping")
-        pairs = list((names or {}).items())
-        here = (ctypes.c_char_p * len(pairs))(*(utf8(name, "names") for name, _ in pairs))
-        there = (ctypes.c_char_p * len(pairs))(*(None if name is None else utf8(name, "names") for _, name in pairs))
-        config.names, config.saved_names, config.name_count = ctypes.addressof(here), ctypes.addressof(there), len(pairs)
+        here, there, config.name_count = _names(names)
+        config.names, config.saved_names = ctypes.addressof(here), ctypes.addressof(there)
         loaded: _capi.weft_checkpoint_loaded_t = sized(_capi.weft_checkpoint_loaded_t)
         held = [context._handle for context in self._contexts]
         in_turn(self._handle, library.weft_checkpoint_load, ctypes.byref(config), ctypes.byref(loaded))
@@ -211,6 +221,54 @@ class Checkpoint:
         found, count = ctypes.c_void_p(), ctypes.c_size_t()
         in_turn(self._handle, library.weft_checkpoint_value_read, utf8(name, "name"), -1 if rank is None else rank, ctypes.byref(found), ctypes.byref(count))
         return None if found.value is None else ctypes.string_at(found.value, count.value)
+
+
+def export_model(source: str | os.PathLike[str], target: str | os.PathLike[str], *, shard_bytes: int = 0, floats_as: AnyDType | None = None,
+                 names: Mapping[str, str | None] | None = None) -> Copied:
+    """A checkpoint's tensors, each whole, in safetensors files for other programs, such as transformers. `source`: the directory of a checkpoint, or of
+    several, of which the latest that is whole is meant. `target`: the file to be made, or with shard_bytes a folder: files of up to so many bytes of values, and
+    model.safetensors.index.json. What is there is never replaced. floats_as: the type of all floating-point values, rounded to nearest even; names:
+    what the files call tensors that the checkpoint calls otherwise, {saved: file's}, None: left out. One process calls it. No group is needed; Ctrl-C ends it, and
+    leaves nothing."""
+    saved, others, count = _names(names)
+    config = filled(_capi.weft_checkpoint_export_config_t, source=os.fsencode(source), target=os.fsencode(target), shard_bytes=shard_bytes,
+                    floats_as=_float_type(floats_as), names=ctypes.addressof(saved), file_names=ctypes.addressof(others),
+                    name_count=count)
+    return _copied(library.weft_checkpoint_export, config)
+
+
+def import_model(source: str | os.PathLike[str], directory: str | os.PathLike[str], *, step: int = 0) -> Copied:
+    """A checkpoint of other programs' files, with checksums, which is then the latest in its directory. `source`: a .safetensors file, a
+    model.safetensors.index.json, or a folder of such files. load(values_only=True) loads it, on any number of ranks. Such files can be loaded as they are, too
+    (load(source=...)). Otherwise as export_model."""
+    config = filled(_capi.weft_checkpoint_import_config_t, source=os.fsencode(source), directory=os.fsencode(directory), step=step)
+    return _copied(library.weft_checkpoint_import, config)
+
+
+def _copied(function: Callable[..., int], config: ctypes.Structure) -> Copied:
+    interrupt.do_postponed()
+    copied: _capi.weft_checkpoint_copied_t = sized(_capi.weft_checkpoint_copied_t)
+    call(function, ctypes.byref(config), ctypes.byref(copied))
+    return Copied(os.fsdecode(copied.checkpoint), copied.step, copied.tensor_count, copied.value_bytes, copied.file_count)
+
+
+def _float_type(floats_as: AnyDType | None) -> int:
+    """0 says that each tensor keeps its own."""
+    if floats_as is None:
+        return 0
+    number = dtype_number(floats_as)
+    if number == 0:
+        raise ValueError(f"floats_as is {floats_as!r}; use a floating-point type, or None")
+    return number
+
+
+def _names(names: Mapping[str, str | None] | None) -> tuple[ctypes.Array[Any], ctypes.Array[Any], int]:
+    """A map as C takes it: two arrays, which the caller keeps."""
+    if names is not None and not isinstance(names, Mapping):
+        raise TypeError(f"names is a {type(names).__name__}; it must be a mapping")
+    pairs = list((names or {}).items())
+    kind = ctypes.c_char_p * len(pairs)
+    return (kind(*(utf8(name, "names") for name, _ in pairs)), kind(*(None if name is None else utf8(name, "names") for _, name in pairs)), len(pairs))
 
 
 def _texts(address: int | None, count: int) -> tuple[str, ...]:

@@ -1,8 +1,7 @@
-#include "cli/weftctl/found_checkpoints.h"
+#include "shard/checkpoint/found_checkpoints.h"
 
 #include <algorithm>
 
-#include "base/files.h"
 #include "base/later.h"
 #include "base/seams.h"
 #include "base/status.h"
@@ -19,9 +18,9 @@ absl::Status NoneIn(const std::string& path, const char* what) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<FoundCheckpoint>> FindCheckpoints(const std::string& directory) {
-  WEFT_ASSIGN_OR_RETURN(const std::vector<CatalogEntry> all,
-                        ListCheckpoints(SystemFiles(), directory));
+absl::StatusOr<std::vector<FoundCheckpoint>> FindCheckpoints(Files& files,
+                                                             const std::string& directory) {
+  WEFT_ASSIGN_OR_RETURN(const std::vector<CatalogEntry> all, ListCheckpoints(files, directory));
   if (all.empty()) return NoneIn(directory, "checkpoint");
   std::vector<FoundCheckpoint> found;
   found.reserve(all.size());
@@ -34,23 +33,24 @@ absl::StatusOr<std::vector<FoundCheckpoint>> FindCheckpoints(const std::string& 
   return found;
 }
 
-absl::StatusOr<std::vector<FoundCheckpoint>> CommittedAt(const std::string& path) {
-  if (SystemFiles().Open(JoinPath(path, kManifestName)).ok())
+absl::StatusOr<std::vector<FoundCheckpoint>> CommittedAt(Files& files, const std::string& path) {
+  if (files.Open(JoinPath(path, kManifestName)).ok())
     return std::vector<FoundCheckpoint>{{.path = path, .name = {}}};
-  WEFT_ASSIGN_OR_RETURN(std::vector<FoundCheckpoint> found, FindCheckpoints(path));
+  WEFT_ASSIGN_OR_RETURN(std::vector<FoundCheckpoint> found, FindCheckpoints(files, path));
   std::erase_if(found,
                 [](const FoundCheckpoint& one) { return !one.committed && !one.unreadable; });
   if (found.empty()) return NoneIn(path, "checkpoint that was committed");
   return found;
 }
 
-absl::StatusOr<std::unique_ptr<DirectoryLock>> LockDirectory(const std::string& directory) {
-  if (absl::IsNotFound(SystemFiles().KindOf(directory).status())) return nullptr;
+absl::StatusOr<std::unique_ptr<DirectoryLock>> LockDirectory(Files& files,
+                                                             const std::string& directory) {
+  if (absl::IsNotFound(files.KindOf(directory).status())) return nullptr;
   uint64_t token = 0;
   WEFT_RETURN_IF_ERROR(SystemSeams().random->Fill(&token, sizeof(token)));
   SystemPatience patience([] { return absl::OkStatus(); });
   Proc& proc = *SystemSeams().proc;
-  return DirectoryLock::Take(SystemFiles(), proc, patience,
+  return DirectoryLock::Take(files, proc, patience,
                              {.root = directory,
                               .self = ThisProcess(proc, token),
                               .deadline_ns = Later(MonotonicNs(), kLockPatienceNs + kLockBeatNs)});
