@@ -18,7 +18,7 @@
 #include "shard/checkpoint/patience.h"
 #include "shard/checkpoint/safetensors.h"
 #include "shard/checkpoint/save_ground.h"
-#include "shard/checks/agreement.h"
+#include "shard/checks/rank_list.h"
 
 namespace weft {
 namespace {

@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "shard/checkpoint/rank_writer.h"
-#include "shard/checks/agreement.h"
+#include "shard/checks/rank_list.h"
 
 namespace weft {
 namespace {

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "comm/kernels/default_rounding.h"
+#include "comm/kernels/dtype.h"
 #include "comm/kernels/lanes.h"
 #include "comm/kernels/lanes_float8.h"
 

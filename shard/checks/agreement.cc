@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "shard/checks/rank_list.h"
 
 namespace weft {
 namespace {
@@ -158,15 +159,6 @@ absl::StatusOr<std::vector<std::string>> GatherText(ProcessGroup& group, std::st
     texts.push_back(all.substr(rank * room, std::min<uint64_t>(room, sizes[rank])));
   }
   return texts;
-}
-
-std::string RankList(const std::vector<int>& ranks) {
-  constexpr size_t kListed = 8;
-  const auto end = ranks.begin() + static_cast<ptrdiff_t>(std::min(ranks.size(), kListed));
-  std::string text =
-      StrCat(ranks.size() == 1 ? "rank " : "ranks ", absl::StrJoin(ranks.begin(), end, ", "));
-  if (ranks.size() > kListed) absl::StrAppend(&text, " and ", ranks.size() - kListed, " more");
-  return text;
 }
 
 std::string SideList(const Sides& sides) {

@@ -70,9 +70,6 @@ absl::StatusOr<std::vector<std::string>> GatherText(ProcessGroup& group, std::st
                                                     int64_t timeout_ns,
                                                     const CallPurpose& purpose = {});
 
-// "rank 2", "ranks 2, 5"; of more than 8, "ranks 1, 2, 3, 4, 5, 6, 7, 8 and 12 more".
-std::string RankList(const std::vector<int>& ranks);
-
 // "ranks 0, 2 and rank 1"; of more than four sides "rank 0, rank 1, rank 2, rank 3 and 2 other ranks".
 std::string SideList(const Sides& sides);
 

@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "comm/kernels/dtype.h"
+#include "shard/checks/rank_list.h"
 
 namespace weft {
 namespace {

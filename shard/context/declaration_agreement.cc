@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "shard/checks/agreement.h"
 #include "shard/checks/digest.h"
+#include "shard/checks/rank_list.h"
 #include "shard/plan/plan.h"
 
 namespace weft {

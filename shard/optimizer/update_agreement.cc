@@ -14,6 +14,7 @@
 #include "comm/group/number_hash.h"
 #include "shard/checks/agreement.h"
 #include "shard/checks/digest.h"
+#include "shard/checks/rank_list.h"
 
 namespace weft {
 namespace {

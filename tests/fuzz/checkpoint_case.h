@@ -62,7 +62,7 @@ class CheckpointCase {
   // Reads the checkpoint that the input makes.
   CheckpointOutcome Try(std::string_view input) const;
 
-  // `input` with something in it changed, by chance and with an eye on its JSON: numbers, texts, brackets with what is in them.
+  // As MutateJson().
   static std::string Mutate(std::string input, std::mt19937_64& random);
 
  private:

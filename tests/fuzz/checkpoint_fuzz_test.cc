@@ -96,7 +96,7 @@ TEST(ImportFuzz, WhateverOthersFilesSayIsImportedOrRefused) {
   }
   int imported = 0;
   for (int i = 0; i < kInputs; ++i) {
-    const std::string input = CheckpointCase::Mutate(seeds[random() % seeds.size()], random);
+    const std::string input = ImportCase::Mutate(seeds[random() % seeds.size()], random);
     const ImportOutcome outcome = model.Try(input);
     ASSERT_EQ(outcome.wrong, "") << "input " << i << ": " << input;
     imported += outcome.imported ? 1 : 0;

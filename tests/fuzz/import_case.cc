@@ -15,6 +15,7 @@
 #include "shard/checkpoint/tensor_export.h"
 #include "shard/checkpoint/tensor_files.h"
 #include "shard/checkpoint/tensor_import.h"
+#include "tests/fuzz/json_mutation.h"
 #include "tests/sim/sim_files.h"
 
 namespace weft::test {
@@ -60,7 +61,7 @@ std::string FileOf(const std::string& header) {
   }
   std::string data(end, '\0');
   for (size_t i = 0; i < end; ++i)
-    data[i] = static_cast<char>(i * 7 + header.size());
+    data[i] = static_cast<char>((i * 7 + header.size()) % 251);  // never kBetween
   WireWriter file;
   file.U64(header.size());
   file.Bytes(header);
@@ -111,7 +112,39 @@ std::vector<std::string> ImportCase::Seeds() const {
                            std::string(1, kBetween), kHeaders[0], std::string(1, kBetween),
                            kHeaders[1]));
   }
+  std::string verbatim(1, static_cast<char>(kVerbatim));
+  verbatim += kIndexText;
+  for (const char* const header : kHeaders)
+    verbatim += StrCat(std::string(1, kBetween), FileOf(header));
+  seeds.push_back(std::move(verbatim));
   return seeds;
+}
+
+std::string ImportCase::Mutate(std::string input, std::mt19937_64& random) {
+  static const MutationHints hints{.purposes = {kFolder, kVerbatim},
+                                   .texts = {"\"w\"",
+                                             "\"b\"",
+                                             "\"head\"",
+                                             "\"none\"",
+                                             "\"\"",
+                                             "\"F32\"",
+                                             "\"BF16\"",
+                                             "\"F64\"",
+                                             "\"U8\"",
+                                             "\"BOOL\"",
+                                             "\"C64\"",
+                                             "\"F4\"",
+                                             "\"dtype\"",
+                                             "\"shape\"",
+                                             "\"data_offsets\"",
+                                             "\"format\"",
+                                             "\"__metadata__\"",
+                                             "\"weight_map\"",
+                                             "\"\\u0000\"",
+                                             "\"model-00001-of-00002.safetensors\"",
+                                             "\"model-00002-of-00002.safetensors\"",
+                                             "\"../m/model-00001-of-00002.safetensors\""}};
+  return MutateJson(std::move(input), hints, random);
 }
 
 ImportOutcome ImportCase::Try(std::string_view input) const {

@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 #include "gmock/gmock.h"
+#include "shard/checks/rank_list.h"
 #include "tests/shard/ranks.h"
 
 namespace weft::agreement_test {

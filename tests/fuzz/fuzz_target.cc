@@ -1,4 +1,5 @@
-// libFuzzer's part of checkpoint_case.h: ./dev fuzz checkpoint. A directory that is among the arguments gets the seeds.
+// libFuzzer's part of a case, which the build names: of WEFT_FUZZ_HEADER the class WEFT_FUZZ_CASE, with seeds, and what is wrong with an
+// input. ./dev fuzz WHAT. A directory that is among the arguments gets the seeds.
 //
 //   build/asan/tests/checkpoint_fuzz -max_total_time=60 -rss_limit_mb=1024 build/fuzz/checkpoint
 #include <cstddef>
@@ -12,16 +13,16 @@
 #include <string>
 
 #include "base/text.h"
-#include "tests/fuzz/checkpoint_case.h"
+#include WEFT_FUZZ_HEADER
 
 // libFuzzer's own mutations.
 extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t size_max);
 
 namespace {
 
-weft::test::CheckpointCase& Case() {
-  static auto* const checkpoint = new weft::test::CheckpointCase;
-  return *checkpoint;
+weft::test::WEFT_FUZZ_CASE& Case() {
+  static auto* const made = new weft::test::WEFT_FUZZ_CASE;
+  return *made;
 }
 
 }  // namespace
@@ -44,7 +45,7 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t siz
                                           unsigned seed) {
   std::mt19937_64 random(seed);
   if (size == 0 || random() % 3 == 0) return LLVMFuzzerMutate(data, size, size_max);
-  const std::string changed = weft::test::CheckpointCase::Mutate(
+  const std::string changed = weft::test::WEFT_FUZZ_CASE::Mutate(
       std::string(reinterpret_cast<const char*>(data), size), random);
   const size_t bytes = std::min(changed.size(), size_max);
   std::memcpy(data, changed.data(), bytes);
@@ -52,9 +53,8 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t siz
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const weft::test::CheckpointOutcome outcome =
-      Case().Try({reinterpret_cast<const char*>(data), size});
-  if (outcome.wrong.empty()) return 0;
-  std::fprintf(stderr, "%s\n", outcome.wrong.c_str());
+  const std::string wrong = Case().Try({reinterpret_cast<const char*>(data), size}).wrong;
+  if (wrong.empty()) return 0;
+  std::fprintf(stderr, "%s\n", wrong.c_str());
   std::abort();
 }
