@@ -156,6 +156,10 @@ std::string FormatBytes(uint64_t bytes) {
   return fmt::format("{:.2f} {}", amount, kUnits[unit]);
 }
 
+std::string Counted(size_t count, const char* one, const char* several) {
+  return fmt::format("{} {}", count, count == 1 ? one : several);
+}
+
 std::string FormatCount(double n) {
   if (n >= 1e9) return fmt::format("{:.2f} G", n / 1e9);
   if (n >= 1e6) return fmt::format("{:.2f} M", n / 1e6);

@@ -44,6 +44,9 @@ void CheckMemory(weft_group_t group, const RunPlan& plan);
 // "4.50 MB", powers of 1000.
 std::string FormatBytes(uint64_t bytes);
 
+// "1 rank has" or "3 ranks have".
+std::string Counted(size_t count, const char* one, const char* several);
+
 // "4.50 M".
 std::string FormatCount(double count);
 

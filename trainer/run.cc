@@ -63,32 +63,6 @@ std::string Prompt(const Corpus& corpus, const std::vector<size_t>& offsets, siz
   return prompt;
 }
 
-// The steps that another run has made are shown as this one's. `checkpoints`: the directory of one, or of several.
-void TakeMetricsAlong(const std::string& checkpoints, const std::string& directory) {
-  MakeRunDirectory(directory);
-  const std::filesystem::path path(checkpoints);
-  const std::filesystem::path of_all = HasManifest(checkpoints) ? path.parent_path() : path;
-  const std::filesystem::path from = of_all.parent_path() / "metrics.jsonl";
-  const std::filesystem::path to = std::filesystem::path(directory) / "metrics.jsonl";
-  std::error_code error;
-  if (!std::filesystem::exists(from, error) || std::filesystem::exists(to, error)) return;
-  std::filesystem::copy_file(from, to, error);
-  if (!error) return;
-  std::error_code ignored;
-  std::filesystem::remove(to, ignored);  // a part of it would have holes
-  ThrowUnwritable(to.string(), error.value());
-}
-
-// "1 rank has" or "3 ranks have".
-std::string Counted(size_t count, const char* one, const char* several) {
-  return fmt::format("{} {}", count, count == 1 ? one : several);
-}
-
-// "" of none.
-std::string TensorsLine(const char* what, const std::vector<std::string>& names) {
-  return names.empty() ? "" : fmt::format("       {}: {}\n", what, fmt::join(names, ", "));
-}
-
 }  // namespace
 
 Run::Run(const ProgramConfig& config, weft_group_t group)
@@ -219,64 +193,8 @@ std::string Run::OwnCheckpoints() const {
   return facts_.directory + "/checkpoints";
 }
 
-std::string Run::ResumeFrom() const {
-  if (resume_own_) return OwnCheckpoints();
-  std::string from = config_.resume;
-  if (from.empty()) from = config_.restarts > 0 && config_.checkpoint_every > 0 ? "auto" : "none";
-  if (from == "none") return "";
-  if (from == "auto" || ResumeStep()) return OwnCheckpoints();
-  from = CheckpointsIn(from);
-  return IsSamePath(from, OwnCheckpoints()) ? OwnCheckpoints() : from;
-}
-
-std::optional<int64_t> Run::ResumeStep() const {
-  return resume_own_ ? std::nullopt : StepIn(config_.resume);
-}
-
-std::unique_ptr<Checkpoints> Run::MakeCheckpoints(const Trainer& trainer,
-                                                  const std::string& directory) const {
-  return std::make_unique<Checkpoints>(group_, trainer, directory, config_.keep, Resolved(),
-                                       config_.changed);
-}
-
-std::optional<Resumed> Run::Resume(const Trainer& trainer) {
-  const std::string from = ResumeFrom();
-  const std::string own = OwnCheckpoints();
-  const bool elsewhere = !from.empty() && from != own;
-  std::optional<Resumed> resumed;
-  if (elsewhere) resumed = MakeCheckpoints(trainer, from)->Resume();
-  const auto check_found = [&] {
-    if (resumed || from.empty() || config_.resume.empty() || config_.resume == "auto") return;
-    throw BadInput("--resume " + config_.resume +
-                   ": there is no checkpoint there; give the directory of a run that has saved");
-  };
-  if (elsewhere) check_found();
-  if (config_.checkpoint_every == 0 && from != own) return resumed;
-  checkpoints_ = MakeCheckpoints(trainer, own);
-  if (config_.checkpoint_every > 0) checkpoints_->CheckWritable();
-  if (from == own) resumed = checkpoints_->Resume(ResumeStep());
-  if (ResumeStep() && !resumed) {
-    throw BadInput(
-        fmt::format("--resume {}: there is no checkpoint of that step in {}; weftctl "
-                    "checkpoint list {} shows those that there are",
-                    config_.resume, own, own));
-  }
-  check_found();
-  if (config_.checkpoint_every == 0) checkpoints_.reset();
-  return resumed;
-}
-
-std::optional<InitialValues> Run::TakeValues(const Trainer& trainer) const {
-  if (config_.init.empty()) return std::nullopt;
-  const std::string from = CheckpointsIn(config_.init);
-  std::unique_ptr<Checkpoints> made;
-  if (checkpoints_ == nullptr) made = MakeCheckpoints(trainer, OwnCheckpoints());
-  Checkpoints& checkpoints = made ? *made : *checkpoints_;
-  std::optional<InitialValues> values = checkpoints.TakeValues(from, config_.init_partial);
-  if (values) return values;
-  throw BadInput("--init " + config_.init +
-                 ": there is no checkpoint there; give the directory of a run that has saved, that "
-                 "of a checkpoint, or a .safetensors file or a folder of them");
+Origin Run::MakeOrigin() const {
+  return {config_, Resolved(), group_, OwnCheckpoints(), resume_own_};
 }
 
 void Run::Begin() {
@@ -287,14 +205,18 @@ void Run::Begin() {
   CheckMemory(group_, plan);
   std::unique_ptr<Trainer> trainer = MakeTrainer(plan);
   const RankReports kept = trainer->parallel().Report();
-  const std::optional<Resumed> resumed = Resume(*trainer);
+  const Origin origin = MakeOrigin();
+  const std::optional<Resumed> resumed = origin.Resume(*trainer, &checkpoints_);
   // What a checkpoint may lack begins as it would without.
   if (!resumed && config_.init_partial) trainer->Begin();
-  const std::optional<InitialValues> values = resumed ? std::nullopt : TakeValues(*trainer);
+  const std::optional<InitialValues> values =
+      resumed ? std::nullopt : origin.TakeValues(*trainer, checkpoints_.get());
   if (resumed) facts_.reported = resumed->last.step;
   facts_.training_start = std::chrono::steady_clock::now();
-  DecideOnFirst(
-      group_, [&] { Introduce(kept, resumed ? &*resumed : nullptr, values ? &*values : nullptr); });
+  DecideOnFirst(group_, [&] {
+    if (resumed) origin.TakeMetricsAlong(facts_.directory);
+    Introduce(kept, resumed ? &*resumed : nullptr, values ? &*values : nullptr);
+  });
   if (resumed) {
     trainer->GoOnAfter(resumed->last, resumed->place);
   } else if (values) {
@@ -329,44 +251,24 @@ std::unique_ptr<Trainer> Run::MakeTrainer(const RunPlan& plan) const {
 
 void Run::Introduce(const RankReports& kept, const Resumed* resumed, const InitialValues* values) {
   const TrainConfig& t = config_.train;
-  if (resumed != nullptr) TakeMetricsAlong(ResumeFrom(), facts_.directory);
   report_ = std::make_unique<Report>(t, facts_.directory, facts_.reported);
   for (const std::string& note : folder_ ? folder_->notes() : std::vector<std::string>())
     report_->Say(note);
   report_->Print(DescribeBalance(kept));
   CountOrder3();
   report_->Print("\n");
-  if (values != nullptr) {
-    report_->Print(fmt::format(
-        "{} with the weights of {}{}\n{}{}", Counted(size_, "rank begins", "ranks begin"),
-        values->path,
-        values->ranks == 0
-            ? ""
-            : ", which " + Counted(size_t(values->ranks), "rank has", "ranks have") + " saved",
-        TensorsLine("not taken, as this model has none of that name", values->unused),
-        TensorsLine("not in it, and as in a run without --init", values->kept)));
-  }
+  if (values != nullptr) report_->Print(DescribeValues(*values, size_));
   if (resumed != nullptr) SayResumed(*resumed);
   report_->CheckWritten();  // before the work is done, and not after it
   report_->SetStart(facts_.training_start);
 }
 
 void Run::SayResumed(const Resumed& resumed) {
-  const size_t step = resumed.last.step;
-  report_->Print(fmt::format("{} on after step {}, from {}, which {} saved\n",
-                             Counted(size_, "rank goes", "ranks go"), step, resumed.path,
-                             Counted(size_t(resumed.ranks), "rank has", "ranks have")));
-  if (!resumed.differences.empty())
-    report_->Print("other options than before: " + resumed.differences + "\n");
-  if (step >= config_.train.steps) {
-    report_->Print(
-        fmt::format("no step is left to be made: the checkpoint is of step {}, and --steps is {}; "
-                    "give more than {} to train on\n",
-                    step, config_.train.steps, step));
-  }
+  report_->Print(DescribeResumed(resumed, size_, config_.train.steps));
   report_->Print(report_->FillUpTo(resumed.last));
   TakeCurveFromMetrics();
-  if (facts_.curve.train.empty()) facts_.curve.train.push_back({double(step), resumed.last.loss});
+  if (facts_.curve.train.empty())
+    facts_.curve.train.push_back({double(resumed.last.step), resumed.last.loss});
 }
 
 void Run::CountOrder3() {
@@ -541,7 +443,7 @@ void Run::GoOn(const std::string& change) {
   trainer_ = std::make_unique<Trainer>(config_.train, corpus_, group_);
   trainer_->GoOnFrom(state_);
   last_ = state_.last;
-  if (config_.checkpoint_every > 0) checkpoints_ = MakeCheckpoints(*trainer_, OwnCheckpoints());
+  if (config_.checkpoint_every > 0) checkpoints_ = MakeOrigin().MakeCheckpoints(*trainer_);
   state_.values = std::vector<float>();  // the trainer has them; {} would keep the memory
   if (rank_ == 0 && !report_) BecomeFirst();
   if (report_) SayWhoGoesOn(change);

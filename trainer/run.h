@@ -27,6 +27,7 @@
 #include "trainer/config.h"
 #include "trainer/corpus.h"
 #include "trainer/failure.h"
+#include "trainer/origin.h"
 #include "trainer/plan.h"
 #include "trainer/report.h"
 #include "trainer/run_facts.h"
@@ -55,17 +56,9 @@ class Run {
   // On rank 0: the text and the plan, before memory is taken for it.
   void PrintPlan(const RunPlan& plan) const;
   std::unique_ptr<Trainer> MakeTrainer(const RunPlan& plan) const;
-  // From which directory of checkpoints, or from which checkpoint, the run goes on; "": from none.
-  std::string ResumeFrom() const;
-  // The step of --resume, if it is one.
-  std::optional<int64_t> ResumeStep() const;
   std::string OwnCheckpoints() const;
   ResolvedConfig Resolved() const;
-  std::unique_ptr<Checkpoints> MakeCheckpoints(const Trainer& trainer,
-                                               const std::string& directory) const;
-  std::optional<Resumed> Resume(const Trainer& trainer);
-  // The values of --init, if it is given.
-  std::optional<InitialValues> TakeValues(const Trainer& trainer) const;
+  Origin MakeOrigin() const;
   // On rank 0: what it says of the run before the first step.
   void Introduce(const RankReports& kept, const Resumed* resumed, const InitialValues* values);
   void SayResumed(const Resumed& resumed);
