@@ -1,5 +1,6 @@
-"""Optimizers of a sharded model: several, closures, param groups, gradients that are not finite; as in one process."""
+"""Optimizers of a sharded model: several, closures, param groups, gradients that are not finite, those of whole matrices; as in one process."""
 import copy
+import functools
 
 import torch_ranks
 from torch_ranks import TorchRanksTest, dist, torch
@@ -266,6 +267,164 @@ class Groups(TorchRanksTest):
                     lambda: sharded.optimizer(torch.optim.SGD, copy.copy(list(model.parameters())), lr=0.1))
             loss_of(model, 0, rank, 2).backward()
             optimizer.step()
+        self.run_ranks(2, run)
+
+
+# What torch.optim.Muon takes, each in some way that is not its default.
+_MUONS = ({}, {"nesterov": False, "momentum": 0.8, "weight_decay": 0.0}, {"adjust_lr_fn": "match_rms_adamw", "weight_decay": 0.5},
+          {"adjust_lr_fn": "spectral_unclamped", "ns_coefficients": (2.0, -1.5, 0.5), "ns_steps": 3, "eps": 1e-3})
+_EVERY_PRESET = ("no_shard", "zero1", "zero2", "grad_op", "full_shard", "fraction")
+_HYBRIDS = ("hybrid_shard", "hpz")
+
+
+def blocks():
+    """Matrices that are high, wide, square, of one row and of one column, with vectors between them."""
+    torch.manual_seed(8)
+    return nn.Sequential(nn.Linear(6, 40), nn.Tanh(), nn.Sequential(nn.Linear(40, 24), nn.Tanh(), nn.Linear(24, 24), nn.LayerNorm(24)), nn.Linear(24, 1),
+                         nn.Linear(1, 5, bias=False))
+
+
+def of_matrices(model, made, muon, rate=0.02):
+    """As torch's documentation of Muon has it: it updates matrices, AdamW the rest."""
+    return (made(torch.optim.Muon, [param for param in model.parameters() if param.ndim == 2], lr=rate, **muon),
+            made(torch.optim.AdamW, [param for param in model.parameters() if param.ndim != 2], lr=rate))
+
+
+def shard_matrices(preset, size):
+    """(model, FullyShard), whose matrices lie whole on a rank."""
+    import weft.torch
+    from torch.distributed.device_mesh import init_device_mesh
+    model = blocks()
+    mesh = init_device_mesh("cpu", (size // 2, 2), mesh_dim_names=("replicate", "shard")) if preset in _HYBRIDS else None
+    return model, weft.torch.fully_shard(model, weft.shard.Policy(preset, cut="tensor"), wrap=(nn.Linear, nn.Sequential), mesh=mesh)
+
+
+def steps_of(model, optimizers, steps, rank, size):
+    for step in steps:
+        loss_of(model, step, rank, size).backward()
+        if not hasattr(model, "sharded"):  # as DDP does
+            for param in model.parameters():
+                dist.all_reduce(param.grad, op=dist.ReduceOp.AVG)
+        for optimizer in optimizers:
+            optimizer.step()
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+
+
+def momenta_of(optimizer):
+    return [states["momentum_buffer"].full_tensor() if hasattr(states["momentum_buffer"], "full_tensor") else states["momentum_buffer"]
+            for _, states in sorted(optimizer.state_dict()["state"].items())]
+
+
+class WholeMatrices(TorchRanksTest):
+    def test_as_torchs_muon_under_every_preset(self):
+        """torch's own, with the same gradients: the bits that it has in each rank's copy of the whole model."""
+        def run(rank):
+            size = dist.get_world_size()
+            for place, muon in enumerate(_MUONS):
+                plain = blocks()
+                others = of_matrices(plain, plainly, muon)
+                steps_of(plain, others, range(20), rank, size)
+                presets = _EVERY_PRESET + (_HYBRIDS if size % 2 == 0 else ())
+                for preset in presets if not place else presets[place::3]:
+                    model, sharded = shard_matrices(preset, size)
+                    model.sharded = True
+                    optimizers = of_matrices(model, sharded.optimizer, muon)
+                    steps_of(model, optimizers, range(20), rank, size)
+                    for name, tensor in sharded.full_state_dict().items():
+                        worst = (tensor - plain.state_dict()[name]).abs().max() / plain.state_dict()[name].abs().max()
+                        assert torch.equal(tensor, plain.state_dict()[name]), f"{muon} {preset} {name}: {worst:.1e} relative to torch's"
+                    assert all(map(torch.equal, momenta_of(optimizers[0]), momenta_of(others[0])))
+        for size in (1, 2, 3, 4):
+            self.run_ranks(size, run)
+
+    def test_as_in_one_process(self):
+        """Of whose gradients the sums are rounded otherwise."""
+        def run(rank):
+            plain = blocks()
+            others = of_matrices(plain, plainly, {}, rate=1e-3)
+            for step in range(20):
+                loss_of(plain, step).backward()
+                for other in others:
+                    other.step()
+                    other.zero_grad()
+            model, sharded = shard_matrices("full_shard", 2)
+            model.sharded = True
+            steps_of(model, of_matrices(model, sharded.optimizer, {}, rate=1e-3), range(20), rank, 2)
+            for name, tensor in sharded.full_state_dict().items():
+                wanted = plain.state_dict()[name]
+                assert (tensor - wanted).norm() <= 1e-5 * wanted.norm(), (name, (tensor - wanted).norm() / wanted.norm())
+        self.run_ranks(2, run)
+
+    def test_goes_on_from_states_of_other_presets_and_of_one_process(self):
+        from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict, set_state_dict
+
+        def moved(source, optimizers, target, others):
+            full = StateDictOptions(full_state_dict=True)
+            model_state, states = get_state_dict(source, optimizers, options=full)
+            set_state_dict(target, others, model_state_dict=model_state, optim_state_dict=states, options=full)
+
+        def run(rank):
+            plain = blocks()
+            others = of_matrices(plain, plainly, {})
+            steps_of(plain, others, range(3), rank, 2)
+            source, from_optimizers = plain, others
+            for preset in ("full_shard", "no_shard", "zero1"):
+                model, sharded = shard_matrices(preset, 2)
+                optimizers = of_matrices(model, sharded.optimizer, {})
+                moved(source, from_optimizers, model, optimizers)
+                model.sharded = True
+                source, from_optimizers = model, optimizers
+            steps_of(model, optimizers, range(3, 6), rank, 2)
+            steps_of(plain, others, range(3, 6), rank, 2)
+            assert all(torch.equal(tensor, plain.state_dict()[name]) for name, tensor in sharded.full_state_dict().items())
+            again = blocks()
+            those = of_matrices(again, plainly, {})
+            moved(model, optimizers, again, those)
+            assert all(map(torch.equal, momenta_of(those[0]), momenta_of(others[0])))
+        self.run_ranks(2, run)
+
+    def test_no_more_operations_than_with_adamw(self):
+        def run(rank):
+            counts = []
+            for muon in (True, False):
+                model, sharded = shard_matrices("full_shard", 2)
+                model.sharded = True
+                optimizers = of_matrices(model, sharded.optimizer, {}) if muon else [sharded.optimizer(torch.optim.AdamW, lr=0.02)]
+                steps_of(model, optimizers, range(1), rank, 2)  # memory is agreed on
+                before = sharded.communicator.sequence
+                steps_of(model, optimizers, range(1, 4), rank, 2)
+                counts.append(sharded.communicator.sequence - before)
+            assert counts[0] == counts[1] > 0, counts
+        self.run_ranks(2, run)
+
+    def test_what_it_cannot_update_is_refused(self):
+        def run(rank):
+            model, sharded = shard("full_shard", blocks())
+            matrices = [param for param in model.parameters() if param.ndim == 2]
+            sentence = "Muon computes from whole matrices, and 2 of its params are cut between ranks, 2.0.weight first; fully_shard(model, weft.shard.Policy("
+            for kind in (torch.optim.Muon, functools.partial(torch.optim.Muon, lr=0.1), type("Mine", (torch.optim.Muon,), {})):
+                refused(ValueError, sentence.replace("Muon", "Mine") if getattr(kind, "__name__", "") == "Mine" else sentence,
+                        lambda kind=kind: sharded.optimizer(kind, matrices))
+            refused(ValueError, "Adafactor computes from whole tensors, and 11 of its params are sharded between ranks, 0.weight first; take the preset",
+                    lambda: sharded.optimizer(torch.optim.Adafactor))
+            model, sharded = shard_matrices("full_shard", 2)
+            refused(ValueError, "Muon only supports 2D parameters", lambda: sharded.optimizer(torch.optim.Muon))
+            refused(ValueError, "11 of its params are sharded", lambda: sharded.optimizer(torch.optim.Adafactor))
+            matrices = (param for param in model.parameters() if param.ndim == 2)
+            optimizer = sharded.optimizer(torch.optim.Muon, [{"params": matrices, "lr": 0.1}])
+            assert len(optimizer.param_groups[0]["params"]) == 5
+        self.run_ranks(2, run)
+
+    def test_what_needs_whole_tensors_everywhere(self):
+        def run(rank):
+            plain = blocks()
+            other = torch.optim.Adafactor(plain.parameters(), lr=0.02)
+            steps_of(plain, [other], range(4), rank, 2)
+            model, sharded = shard("no_shard", blocks())
+            model.sharded = True
+            steps_of(model, [sharded.optimizer(torch.optim.Adafactor, lr=0.02)], range(4), rank, 2)
+            assert all(torch.equal(tensor, plain.state_dict()[name]) for name, tensor in sharded.full_state_dict().items())
         self.run_ranks(2, run)
 
 

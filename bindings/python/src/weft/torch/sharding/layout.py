@@ -31,6 +31,24 @@ class Layout:
         """What the context keeps of it on this rank, optimizer state included."""
         return self._parts[self._communicator.rank]
 
+    @functools.cached_property
+    def is_sharded(self) -> bool:
+        """Some rank does not keep all of it."""
+        return any(count != math.prod(self._shape) for _, count in self._parts)
+
+    @functools.cached_property
+    def is_cut(self) -> bool:
+        """Some rank keeps a part of it, and another one the rest."""
+        return any(count not in (0, math.prod(self._shape)) for _, count in self._parts)
+
+    @functools.cached_property
+    def part_shape(self) -> tuple[int, ...]:
+        """In which an optimizer sees what this rank keeps: as the tensor is, without rows where another rank keeps it. Of one that is cut, one dimension."""
+        count = self.part[1]
+        if self.is_cut or not self._shape:
+            return (count,)
+        return (self._shape[0] if count == math.prod(self._shape) else 0, *self._shape[1:])
+
     def to_rows(self, part: Any) -> Any:
         """This rank's rows, of a tensor of its part in one dimension. All of it, if it has no dimensions. Collective."""
         return self._part_to_rows(part).view(self._local_shape)

@@ -78,8 +78,8 @@ class FullyShard(NotCopied):
     def optimizer(self, kind: Callable[..., Any] | None = None, params: Iterable[Any] | None = None, **settings: Any) -> Any:
         """A torch optimizer, whose step() ends the step, and whose state_dict() is of DTensors, as the model's.
 
-        Of a model without an optimizer of weft's: kind(params, **settings). It has the model's Parameters, which are this rank's parts of them, of one
-        dimension, while it is made and in its step(). params: some of the model's, or param groups as torch has them; None: all that are trained. There may
+        Of a model without an optimizer of weft's: kind(params, **settings). It has the model's Parameters, which are this rank's parts of them while it is
+        made and in its step(): of one dimension, but under a Policy with cut="tensor" in their own shape, without rows where another rank keeps them. params: some of the model's, or param groups as torch has them; None: all that are trained. There may
         be several optimizers for different params: the step ends when all that are alive have had their step(). Of a model with one: that, with the
         learning rate `lr`, and neither kind nor params."""
         trained = {param.tensor: param for param in self._trained}

@@ -10,7 +10,7 @@ import functools
 import math
 import weakref
 from collections import defaultdict
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -31,13 +31,17 @@ _OF_LOSS_SCALE = ("loss_scale", "loss_scale_good_steps", "loss_scale_overflows_l
 # Whose formulas have the count of updates.
 _COUNTED = (OptimizerKind.ADAMW, OptimizerKind.LAMB)
 _FLAGS_OF_TORCH = ("amsgrad", "maximize", "dampening")
+# Of torch's, whose update of an element needs the whole tensor: the first on the rank that keeps it, the second, which divides by the number of elements,
+# on every rank.
+_OF_MATRICES, _OF_TENSORS_EVERYWHERE = getattr(torch.optim, "Muon", ()), getattr(torch.optim, "Adafactor", ())
 
 
 def optimizer_of_torch(kind: Callable[..., Any], given: Any, settings: dict[str, Any], params: Sequence[ManagedParam], rows: Rows, turns: Turns,
                        zeroed: Callable[[Any], None]) -> Any:
     """kind(given, **settings), which sees this rank's parts while it is made, and in its step(), which is its turn. zeroed(optimizer) is called by its
     zero_grad()."""
-    parts = {param.tensor: RankPart(param) for param in params}
+    given = _listed(given)
+    parts = {param.tensor: RankPart(param, rows.layout(param).part_shape) for param in params}
     making = [False]  # of state, by a step that changes nothing
 
     def before(optimizer: Any, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
@@ -74,6 +78,8 @@ def optimizer_of_torch(kind: Callable[..., Any], given: Any, settings: dict[str,
                 part.show()
             yield
 
+    by_tensor = {param.tensor: param for param in params}
+    _check_whole(kind, given, by_tensor, rows)
     with shown():
         made = kind(given, **settings)
     if isinstance(made, torch.optim.LBFGS):
@@ -109,11 +115,11 @@ def optimizer_of_torch(kind: Callable[..., Any], given: Any, settings: dict[str,
 
     @functools.wraps(type(made).add_param_group)
     def add_param_group(param_group: dict[str, Any]) -> None:
-        added = param_group["params"]
-        added = [added] if isinstance(added, torch.Tensor) else list(added)
-        _check_trained([one[1] if isinstance(one, tuple) else one for one in added], parts)
+        added = _listed([param_group])
+        _check_trained(_tensors(added), parts)
+        _check_whole(type(live()), added, by_tensor, rows)
         with shown():
-            type(live()).add_param_group(live(), {**param_group, "params": added})
+            type(live()).add_param_group(live(), added[0])
 
     @functools.wraps(type(made).zero_grad)
     def zero_grad(set_to_none: bool = True) -> None:
@@ -122,7 +128,6 @@ def optimizer_of_torch(kind: Callable[..., Any], given: Any, settings: dict[str,
         type(live()).zero_grad(live(), set_to_none)
         zeroed(live())
 
-    by_tensor = {param.tensor: param for param in params}
     made.register_step_pre_hook(before)
     made.register_step_post_hook(after)
     made.register_state_dict_post_hook(lambda optimizer, state: _shown(optimizer, state, by_tensor, rows))
@@ -149,6 +154,39 @@ def _refuse_others(optimizer: Any, *_: Any) -> None:
         raise RuntimeError(f"the step() of a {kind} that has {len(strangers)} params of a model under fully_shard, {strangers[0].name} first: their gradients are "
                            f"in parts, which optimizers of sharded.optimizer() alone see. Make it by sharded.optimizer(torch.optim.{kind}, ...), where sharded "
                            "is what fully_shard() returned")
+
+
+def _listed(given: Any) -> list[Any]:
+    """Params or param groups, of which nothing can be gone through only once."""
+    listed = []
+    for one in given:
+        if isinstance(one, dict):
+            its = one["params"]
+            one = {**one, "params": [its] if isinstance(its, torch.Tensor) else list(its)}
+        listed.append(one)
+    return listed
+
+
+def _tensors(listed: Sequence[Any]) -> list[Any]:
+    """Of what _listed() gave, which may be pairs with names."""
+    params = (param for one in listed for param in (one["params"] if isinstance(one, dict) else [one]))
+    return [param[1] if isinstance(param, tuple) else param for param in params]
+
+
+def _check_whole(kind: Any, listed: Sequence[Any], params: Mapping[Any, ManagedParam], rows: Rows) -> None:
+    """Raises ValueError if an optimizer that computes from whole tensors would be given parts."""
+    made_by = kind.func if isinstance(kind, functools.partial) else kind
+    if not isinstance(made_by, type):
+        return
+    layouts = [(params[tensor].name, rows.layout(params[tensor])) for tensor in _tensors(listed) if tensor in params]
+    cut = [name for name, layout in layouts if layout.is_cut]
+    if cut and issubclass(made_by, _OF_MATRICES):
+        raise ValueError(f"{made_by.__name__} computes from whole matrices, and {len(cut)} of its params are cut between ranks, {cut[0]} first; "
+                         "fully_shard(model, weft.shard.Policy(\"full_shard\", cut=\"tensor\")), or with another preset there, keeps each on one rank")
+    sharded = [name for name, layout in layouts if layout.is_sharded]
+    if sharded and issubclass(made_by, _OF_TENSORS_EVERYWHERE):
+        raise ValueError(f"{made_by.__name__} computes from whole tensors, and {len(sharded)} of its params are sharded between ranks, {sharded[0]} first; "
+                         "take the preset \"no_shard\", or an optimizer that updates each element by itself, as AdamW does")
 
 
 def _check_trained(tensors: Sequence[Any], trained: Container[Any]) -> None:
@@ -305,7 +343,7 @@ class WeftOptimizer(torch.optim.Optimizer):
             values = torch.empty(count)
             if count:
                 param.param.read_state(kind, begin, of(values))
-            yield name, values
+            yield name, values.view(self._rows.layout(param).part_shape)
 
     def _write(self, param: ManagedParam, states: dict[str, Any]) -> None:
         begin, count = self._rows.layout(param).part
@@ -327,9 +365,9 @@ def _shown_one(param: ManagedParam, name: str, value: Any, rows: Rows) -> Any:
         return value
     if not value.dim():
         return value.clone()  # all of a state is from one moment
-    if value.shape != (rows.layout(param).part[1],):
+    if value.shape != rows.layout(param).part_shape:
         raise ValueError(f"the optimizer's {name} of {param.name} has the shape {tuple(value.shape)}, not that of the part, so no other rank could load it")
-    return rows.show(param, value)
+    return rows.show(param, value.reshape(-1))
 
 
 def _taken(optimizer: Any, state: dict[str, Any], params: dict[Any, ManagedParam], rows: Rows) -> dict[str, Any]:
@@ -344,4 +382,4 @@ def _taken(optimizer: Any, state: dict[str, Any], params: dict[Any, ManagedParam
 def _taken_one(param: ManagedParam, name: str, value: Any, rows: Rows) -> Any:
     if not isinstance(value, torch.Tensor) or (not value.dim() and (name == "step" or param.shape)):
         return value
-    return rows.take(param, value)
+    return rows.take(param, value).view(rows.layout(param).part_shape)

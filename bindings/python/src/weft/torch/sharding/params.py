@@ -130,12 +130,12 @@ def refuse_sparse(model: Any) -> None:
 
 
 class RankPart:
-    """What this rank keeps of a param, shown to an optimizer of torch's as the Parameter itself: of one dimension, maybe of no elements."""
+    """What this rank keeps of a param, shown to an optimizer of torch's as the Parameter itself: of the shape that a Layout gives it, maybe of no elements."""
 
-    __slots__ = ("param", "tensor", "_param", "_resting", "_data", "_shown", "_grad", "_reduced")
+    __slots__ = ("param", "tensor", "_param", "_shape", "_resting", "_data", "_shown", "_grad", "_reduced")
 
-    def __init__(self, param: ManagedParam) -> None:
-        self.param, self.tensor, self._param = param, param.tensor, param.param
+    def __init__(self, param: ManagedParam, shape: tuple[int, ...]) -> None:
+        self.param, self.tensor, self._param, self._shape = param, param.tensor, param.param, shape
         self._resting: Any = None  # what the Parameter shows otherwise
         self._data, self._grad = -1, -1
         self._shown: Any = None
@@ -151,14 +151,13 @@ class RankPart:
         self._show(kept)
         assert kept.grad is not None
         if kept.grad.address != self._grad:
-            self._grad, self._reduced = kept.grad.address, as_tensor(kept.grad)
+            self._grad, self._reduced = kept.grad.address, as_tensor(kept.grad).view(self._shape)
         self.tensor.grad = self._reduced if self._reduced.dtype is self.tensor.dtype else self._reduced.to(self.tensor.dtype)
 
     def show_zeros(self) -> None:
         """In place of either."""
-        count = self._param.part().count
-        self._put(torch.zeros(count, dtype=self.tensor.dtype))
-        self.tensor.grad = torch.zeros(count, dtype=self.tensor.dtype)
+        self._put(torch.zeros(self._shape, dtype=self.tensor.dtype))
+        self.tensor.grad = torch.zeros(self._shape, dtype=self.tensor.dtype)
 
     def hide(self) -> None:
         self.tensor.grad = None
@@ -168,7 +167,7 @@ class RankPart:
     def _show(self, kept: Part) -> None:
         assert kept.data is not None
         if kept.data.address != self._data:
-            self._data, self._shown = kept.data.address, as_tensor(kept.data)
+            self._data, self._shown = kept.data.address, as_tensor(kept.data).view(self._shape)
         self._put(self._shown)
 
     def _put(self, values: Any) -> None:
