@@ -5,6 +5,7 @@
 #include "shard/layout/layout.h"
 
 #include <algorithm>
+#include <array>
 
 #include "comm/kernels/dtype.h"
 
@@ -152,10 +153,33 @@ std::vector<size_t> BoundariesOf(const std::vector<ParamSpec>& specs,
   return boundaries;
 }
 
+// Elements that ranks have already of what is cut between params: of trained ones, which their optimizers update, and of frozen ones, by
+// all ranks and, where there are replicas, by those of one.
+class OwnerLoads {
+ public:
+  std::vector<size_t>& Of(const Space& space, int ranks) {
+    std::vector<size_t>& loads = loads_[space.frozen ? 1 : 0][space.placement.replicated ? 1 : 0];
+    loads.resize(static_cast<size_t>(ranks));
+    return loads;
+  }
+
+ private:
+  std::array<std::array<std::vector<size_t>, 2>, 2> loads_;
+};
+
+std::vector<size_t> CutsOf(const std::vector<ParamSpec>& specs, const std::vector<int>& params,
+                           const Range& range, int ranks, const Layout& layout, OwnerLoads& loads) {
+  const Space& space = layout.spaces[static_cast<size_t>(range.space)];
+  if (space.placement.cut == CutRule::kElements) return CutElements(range.count, ranks);
+  const std::vector<size_t> boundaries = BoundariesOf(specs, params, range, layout);
+  if (space.placement.cut == CutRule::kRows) return CutAt(boundaries, ranks);
+  return CutByLoad(boundaries, loads.Of(space, ranks));
+}
+
 // Makes the extent of those `members` that lie in `space`; they are neighbours there, so first and last
 // make the range.
 void AddExtent(const std::vector<ParamSpec>& params, const std::vector<int>& members, int space,
-               weft_dtype_t Space::*packed_dtype, Layout& layout, Pack& pack) {
+               weft_dtype_t Space::*packed_dtype, Layout& layout, OwnerLoads& loads, Pack& pack) {
   Extent extent{.range = {.space = space}};
   Range& range = extent.range;
   std::vector<int> inside;
@@ -170,9 +194,7 @@ void AddExtent(const std::vector<ParamSpec>& params, const std::vector<int>& mem
   if (inside.empty()) return;
   const Space& in = layout.spaces[static_cast<size_t>(space)];
   const int ranks = (in.placement.replicated ? layout.inner : layout.member).size;
-  extent.cuts = in.placement.cut == CutRule::kElements
-                    ? CutElements(range.count, ranks)
-                    : CutAt(BoundariesOf(params, inside, range, layout), ranks);
+  extent.cuts = CutsOf(params, inside, range, ranks, layout, loads);
   if (in.placement.inner_part) extent.inner_cuts = CutElements(range.count, layout.inner.size);
   pack.extents.push_back(static_cast<int>(layout.extents.size()));
   pack.offsets.push_back(pack.bytes);
@@ -191,11 +213,12 @@ void PlaceSums(const Layout& layout, Bucket& bucket) {
   }
 }
 
-void AddBucket(const std::vector<ParamSpec>& params, Members members, Layout& layout) {
+void AddBucket(const std::vector<ParamSpec>& params, Members members, Layout& layout,
+               OwnerLoads& loads) {
   Bucket bucket;
   const int index = static_cast<int>(layout.buckets.size());
   for (size_t space = 0; space < layout.spaces.size(); ++space) {
-    AddExtent(params, members.params, static_cast<int>(space), &Space::grad_dtype, layout,
+    AddExtent(params, members.params, static_cast<int>(space), &Space::grad_dtype, layout, loads,
               bucket.pack);
   }
   for (const int param : members.params)
@@ -215,7 +238,7 @@ void AddBucket(const std::vector<ParamSpec>& params, Members members, Layout& la
 
 // What is gathered for a unit whose params are sharded at rest: the extents of its bucket, and of its frozen params.
 void PackUnit(const std::vector<ParamSpec>& params, const UnitSpec& unit, Layout& layout,
-              Pack& pack) {
+              OwnerLoads& loads, Pack& pack) {
   std::vector<int> frozen;
   int bucket = -1;
   for (int i = unit.first_param; i < unit.first_param + unit.param_count; ++i) {
@@ -233,7 +256,7 @@ void PackUnit(const std::vector<ParamSpec>& params, const UnitSpec& unit, Layout
     }
   }
   for (size_t space = 0; space < layout.spaces.size(); ++space) {
-    AddExtent(params, frozen, static_cast<int>(space), &Space::dtype, layout, pack);
+    AddExtent(params, frozen, static_cast<int>(space), &Space::dtype, layout, loads, pack);
   }
 }
 
@@ -304,15 +327,17 @@ Layout MakeLayout(const Registry& registry, const BucketLimits& limits, const Me
   PlaceParams(registry, layout);
   for (Space& space : layout.spaces)
     space.offloaded = offloads_params && space.placement.params_sharded;
+  OwnerLoads loads;
   BucketCutter cutter(params, limits);
   for (size_t i = units.size(); i > 0; --i)
     cutter.AddUnit(static_cast<int>(i - 1), units[i - 1]);
   for (Members& members : cutter.Finish())
-    AddBucket(params, std::move(members), layout);
+    AddBucket(params, std::move(members), layout, loads);
   layout.units.resize(units.size());
   layout.parts.resize(units.size());
   for (size_t i = 0; i < units.size(); ++i) {
-    if (units[i].placement.params_sharded) PackUnit(params, units[i], layout, layout.units[i]);
+    if (units[i].placement.params_sharded)
+      PackUnit(params, units[i], layout, loads, layout.units[i]);
     if (units[i].placement.inner_part) layout.parts[i] = PackPart(layout, layout.units[i]);
   }
   PlaceOwnParts(layout);

@@ -82,6 +82,60 @@ TEST(CutAt, TilesAtBoundariesAsEquallyAsTheyAllow) {
   }
 }
 
+TEST(CutByLoad, GivesLargeParamsOfUnitsToOneRankAfterTheOther) {
+  Cuts loads(3);
+  const Cuts unit = {0, 1024, 1152};  // a matrix and its bias
+  EXPECT_EQ(CutByLoad(unit, loads), (Cuts{0, 1024, 1152, 1152}));
+  EXPECT_EQ(CutByLoad(unit, loads), (Cuts{0, 0, 1024, 1152}));
+  EXPECT_EQ(CutByLoad(unit, loads), (Cuts{0, 0, 0, 1152}));
+  EXPECT_EQ(loads, (Cuts{1024, 1152, 1280}));
+  EXPECT_EQ(CutByLoad({0}, loads), (Cuts{0, 0, 0, 0}));
+  EXPECT_EQ(CutByLoad({0, 128}, loads), (Cuts{0, 128, 128, 128}));
+}
+
+TEST(CutByLoad, DoesNotOverflow) {
+  const size_t huge = size_t{1} << 61;
+  Cuts loads(2);
+  EXPECT_EQ(CutByLoad({0, huge / 2, huge}, loads), (Cuts{0, huge / 2, huge}));
+  EXPECT_EQ(CutByLoad({0, huge}, loads), (Cuts{0, huge, huge}));
+  EXPECT_EQ(CutByLoad({0, huge}, loads), (Cuts{0, 0, huge}));
+}
+
+// The least that the rank with the most can have, of all ways to give params to ranks in their order.
+size_t LeastMost(const Cuts& boundaries, const Cuts& loads, size_t param, size_t rank) {
+  if (rank == loads.size()) return param + 1 == boundaries.size() ? 0 : ~size_t{0};
+  size_t least = ~size_t{0};
+  for (size_t end = param; end < boundaries.size(); ++end) {
+    const size_t own = end == param ? 0 : loads[rank] + boundaries[end] - boundaries[param];
+    least = std::min(least, std::max(own, LeastMost(boundaries, loads, end, rank + 1)));
+  }
+  return least;
+}
+
+TEST(CutByLoad, HasNoRankHaveMoreThanItMust) {
+  for (uint32_t seed = 1; seed <= 200; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 random(seed);
+    const int ranks = 1 + static_cast<int>(random() % 4);
+    Cuts loads(static_cast<size_t>(ranks));
+    for (int units = 0; units < 6; ++units) {
+      Cuts boundaries = {0};
+      for (uint32_t params = random() % 6; params > 0; --params)
+        boundaries.push_back(boundaries.back() + kCutElements * (1 + random() % 30));
+      const Cuts before = loads;
+      const Cuts cuts = CutByLoad(boundaries, loads);
+      ExpectTiles(cuts, boundaries.back(), ranks);
+      size_t most = 0;
+      for (size_t r = 0; r + 1 < cuts.size(); ++r) {
+        EXPECT_TRUE(std::binary_search(boundaries.begin(), boundaries.end(), cuts[r]));
+        EXPECT_EQ(loads[r], before[r] + cuts[r + 1] - cuts[r]);
+        if (cuts[r] != cuts[r + 1]) most = std::max(most, loads[r]);
+      }
+      EXPECT_EQ(most, LeastMost(boundaries, before, 0, 0));
+    }
+  }
+}
+
 TEST(AddRowBoundaries, NeverPartsABlockOfRows) {
   for (const size_t row : {1, 2, 3, 64, 100, 127, 128, 129, 1000}) {
     for (const size_t rows : {1, 2, 5, 128}) {

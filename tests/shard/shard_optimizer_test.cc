@@ -38,6 +38,8 @@ std::vector<ModelParam> Model() {
   };
 }
 
+constexpr int kSteps = 4;  // in the third of which gradients that this rank owns are infinite
+
 OptimizerConfig ConfigOf(weft_optimizer_kind_t kind, int threads) {
   OptimizerConfig config{.kind = kind, .threads = threads};
   config.sgd = {.momentum = 0.9, .weight_decay = 0.01, .nesterov = true};
@@ -96,18 +98,18 @@ class Rank {
     Outcome outcome = TrainWith(optimizer);
     EXPECT_EQ(disk->complaints(), "");
     // Nothing is read in vain, but for what the next update would have begun with.
-    constexpr uint64_t kUpdates = 3;
-    EXPECT_LE(disk->read_bytes(), kUpdates * plan.windows.read_bytes + plan.slots.bytes());
+    const uint64_t updates = PoisonCount() == 0 ? kSteps : kSteps - 1;
+    EXPECT_LE(disk->read_bytes(), updates * plan.windows.read_bytes + plan.slots.bytes());
     // The first update makes main copies; where norms are asked for, before these.
     EXPECT_LE(disk->written_bytes(),
-              kUpdates * plan.windows.written_bytes + plan.windows.file_bytes);
+              updates * plan.windows.written_bytes + plan.windows.file_bytes);
     return outcome;
   }
 
   Outcome TrainWith(const std::unique_ptr<ShardOptimizer>& optimizer) {
     Outcome outcome;
     FillParams();
-    for (int step = 0; step < 4; ++step) {
+    for (int step = 0; step < kSteps; ++step) {
       FillGradients(step);
       const GradientSums sums = optimizer->SumGradients(storage_);
       EXPECT_EQ(sums.nonfinite, step == 2 ? PoisonCount() : 0);

@@ -398,6 +398,15 @@ class WholeMatrices(TorchRanksTest):
             assert counts[0] == counts[1] > 0, counts
         self.run_ranks(2, run)
 
+    def test_ranks_have_as_many_where_each_is_a_unit(self):
+        def run(rank):
+            import weft.torch
+            model = nn.Sequential(*(nn.Linear(32, 32) for _ in range(8)))
+            sharded = weft.torch.fully_shard(model, weft.shard.Policy("full_shard", cut="tensor"), wrap=nn.Linear)
+            counts = [param.part().count for param in sharded.context.params if len(param.shape) == 2]
+            assert set(counts) == {0, 1024} and sum(counts) == 8 * 1024 // 4, counts
+        self.run_ranks(4, run)
+
     def test_what_it_cannot_update_is_refused(self):
         def run(rank):
             model, sharded = shard("full_shard", blocks())
