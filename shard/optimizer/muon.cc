@@ -62,11 +62,11 @@ void UpdateBySgdPieces(Isa isa, ThreadTeam& team, const SgdStep& step,
   });
 }
 
-// X = u / (|u| + 1e-7), in place.
+// X = u / max(|u|, 1e-7), in place.
 void Normalise(Isa isa, size_t count, float* x) {
   ExactSum squares;
   AddSquares(isa, WEFT_FLOAT32, x, count, 0, squares);
-  const double divisor = std::sqrt(squares.Value()) + 1e-7;
+  const double divisor = std::max(std::sqrt(squares.Value()), 1e-7);
   for (size_t i = 0; i < count; ++i)
     x[i] = static_cast<float>(x[i] / divisor);
 }
@@ -108,7 +108,7 @@ void UpdateMuon(Isa isa, ThreadTeam& team, const MatrixProduct& product, const M
   float* const b = a + wide.rows * wide.rows;
   std::fill_n(update, shape.count(), 0.0F);
   UpdateBySgdPieces(isa, team,
-                    {.gradient_factor = gradient_factor,
+                    {.gradient_factor = gradient_factor * (1 - options.momentum),
                      .coupled_decay = 0,
                      .decay = 0,
                      .momentum = options.momentum,

@@ -4,8 +4,8 @@
 //   UpdateMuon(isa, team, product, step, rows, cols, arrays, scratch);     // scratch: MuonScratchFloats(rows, cols)
 //
 // With g = gradient x gradient_factor:
-//   m = mu m + g;  u = m, or g + mu m with nesterov
-//   X = u / (|u| + 1e-7), transposed if it has more rows than columns; five times
+//   m = mu m + (1 - mu) g;  u = m, or (1 - mu) g + mu m with nesterov     // as torch.optim.Muon keeps m
+//   X = u / max(|u|, 1e-7), transposed if it has more rows than columns; five times
 //     A = X X^T;  X = a X + (b A + c A A) X        a, b, c = 3.4445, -4.7750, 2.0315
 //   w = w (1 - lr wd) - lr sqrt(max(1, rows / cols)) X, transposed back
 //

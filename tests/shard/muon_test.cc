@@ -177,7 +177,7 @@ Doubles Orthogonalised(const Doubles& u) {
     squares += value * value;
   Doubles x = u.rows > u.cols ? Transposed(u) : u;
   for (double& value : x.at)
-    value /= std::sqrt(squares) + 1e-7;
+    value /= std::max(std::sqrt(squares), 1e-7);
   for (int i = 0; i < 5; ++i) {
     const Doubles a = Product(x, Transposed(x));
     const Doubles aa = Product(a, a);
@@ -211,7 +211,7 @@ std::vector<std::vector<double>> TrainByFormula(const Scenario& scenario, bool n
       const auto cols = static_cast<size_t>(model[p].shape[1]);
       Doubles u{rows, cols, std::vector<double>(rows * cols)};
       for (size_t i = 0; i < u.at.size(); ++i) {
-        const double gradient = gradients[p][i];
+        const double gradient = (1 - kMomentum) * gradients[p][i];
         momentums[p][i] = kMomentum * momentums[p][i] + gradient;
         u.at[i] = nesterov ? gradient + kMomentum * momentums[p][i] : momentums[p][i];
       }

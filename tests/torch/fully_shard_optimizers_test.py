@@ -384,6 +384,34 @@ class WholeMatrices(TorchRanksTest):
             assert all(map(torch.equal, momenta_of(those[0]), momenta_of(others[0])))
         self.run_ranks(2, run)
 
+    def test_wefts_own_has_the_momentum_that_torchs_has(self):
+        def run(rank):
+            def matrices():
+                torch.manual_seed(5)
+                return nn.Sequential(nn.Linear(6, 40, bias=False), nn.Tanh(), nn.Linear(40, 3, bias=False))
+            import weft.torch
+            for nesterov in (True, False):
+                plain = matrices()
+                other = torch.optim.Muon(plain.parameters(), lr=0.02, nesterov=nesterov)
+                steps_of(plain, [other], range(3), rank, 2)
+                model = matrices()
+                sharded = weft.torch.fully_shard(model, weft.shard.Policy("full_shard", cut="tensor"), wrap=nn.Linear,
+                                                 optimizer={"kind": "muon", "nesterov": nesterov, "weight_decay": 0.1})
+                optimizer = sharded.optimizer(lr=0.02)
+                model.sharded = True
+                model.load_state_dict(plain.state_dict())
+                optimizer.load_state_dict(other.state_dict())
+                assert all(map(torch.equal, momenta_of(optimizer), momenta_of(other)))
+                before = state_of(plain)
+                steps_of(plain, [other], range(3, 4), rank, 2)
+                steps_of(model, [optimizer], range(3, 4), rank, 2)
+                for found, wanted in zip(momenta_of(optimizer), momenta_of(other)):
+                    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-6)
+                for name, tensor in sharded.full_state_dict().items():  # torch's update is rounded to bfloat16, in each iteration
+                    wanted = plain.state_dict()[name]
+                    assert (tensor - wanted).norm() < 0.05 * (wanted - before[name]).norm(), (name, tensor, wanted)
+        self.run_ranks(2, run)
+
     def test_no_more_operations_than_with_adamw(self):
         def run(rank):
             counts = []
