@@ -41,6 +41,7 @@ struct Case {
   const char* name;
   bool victim_calls;
 };
+
 constexpr std::array<Case, 2> kCases = {{{"waiting", false}, {"calling", true}}};
 
 weft_result_t Reduce(weft_group_t group) {
@@ -57,9 +58,9 @@ weft_result_t Reduce(weft_group_t group) {
   for (int call = 0; call < kWarmUpCalls; ++call)
     Check(Reduce(group));
   if (write(ready, "r", 1) != 1) _exit(1);
-  while (stays_away)
-    pause();
-  while (Reduce(group) == WEFT_SUCCESS) {}
+  if (stays_away) pause();
+  while (Reduce(group) == WEFT_SUCCESS) {
+  }
   Moments moments{};
   moments[0] = NowNs();
   Check(weft_group_reconfigure(group, nullptr, 0, nullptr));

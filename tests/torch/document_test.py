@@ -17,7 +17,10 @@ class Document(ranks.RanksTest):
         self.assertEqual(1, len(of_readme))
         for code, shown in found + of_readme:
             with self.subTest(code):
-                self.assertEqual(sorted(shown.splitlines()), self.run_ranks(2, code, start=""))
+                count, *options = (3, "--elastic") if "SIGKILL" in code else (2,)
+                code, out, err = self.launch_ranks(count, code, *options, start="").finish()
+                self.assertEqual((0, sorted(shown.splitlines())), (code, sorted(out)), "\n".join(err))
+                self.assertEqual([], [line for line in err if not options or not line.startswith("weftrun")])
 
     def test_every_name(self):
         import weft.torch

@@ -25,7 +25,7 @@ from weft.core.communicator import Communicator
 from weft.core.errors import Error
 from weft.core.reductions import Reduction
 from weft.core.types import Op
-from weft.torch import coalescing, sparse
+from weft.torch import abort_hooks, coalescing, sparse
 from weft.torch.events import call_event, profiler
 from weft.torch.tensors import ELEMENT_TYPES, Flat, by_rows, check_reduced, elements, is_resolved, like, of, single, to_reduce, write_back
 from weft.torch.works import Done, Started, Together, Waiting, explained
@@ -312,7 +312,7 @@ class Collectives:
         try:
             sparse.all_reduce(self._comm, tensor)
         except Error as error:
-            raise explained(error) from None
+            raise self._explained(error) from None
         return Done(tensors)
 
     def start_coalescing(self) -> None:
@@ -352,6 +352,11 @@ class Collectives:
 
     # ---- inside ----
 
+    def _explained(self, error: BaseException) -> BaseException:
+        """What a call that has failed raises."""
+        abort_hooks.look(self._comm)
+        return explained(error)
+
     def _is_plain(self, tensors: Iterable[Tensor]) -> bool:
         """Whether the extension, which sees the rest, may take up an operation on these."""
         return self._open.coalescing is None and all(map(is_resolved, tensors))
@@ -373,7 +378,7 @@ class Collectives:
             else:
                 self._comm._issue(function, arguments, None, False, call)
         except Error as error:
-            raise explained(error) from None
+            raise self._explained(error) from None
         if finish is not None:
             finish()
         return Done(outputs)
@@ -387,9 +392,9 @@ class Collectives:
         """Now; while coalescing is open, at its end."""
         together = self._open.current()
         if together is None:
-            return Started(self._issued(issue, function, arguments, call, outputs, kept), outputs, function, finish)
+            return Started(self._issued(issue, function, arguments, call, outputs, kept), outputs, function, finish, self._explained)
         start = functools.partial(self._issued, issue, function, arguments, call, outputs, kept)
-        work = Started(Waiting(start, together), outputs, function, finish)
+        work = Started(Waiting(start, together), outputs, function, finish, self._explained)
         together.works.append(work)
         return work
 
@@ -401,7 +406,7 @@ class Collectives:
                     return issue(function, arguments, (outputs, kept), True, call)
             return issue(function, arguments, (outputs, kept), True, call)
         except Error as error:
-            raise explained(error) from None
+            raise self._explained(error) from None
 
     def _peer(self, rank: int) -> int:
         if not 0 <= rank < self._comm.size:

@@ -24,6 +24,7 @@ from weft._library import library
 from weft.core import batch, config, interrupt
 from weft.core.communicator import Communicator
 from weft.core.errors import Error
+from weft.torch import abort_hooks
 from weft.torch.collectives import OPS
 from weft.torch.events import profiler
 from weft.torch.tensors import DTYPES
@@ -110,6 +111,7 @@ def _failed(comm: Communicator, result: int) -> None:
     try:
         comm._failed(result)
     except Error as error:
+        abort_hooks.look(comm)
         raise explained(error) from None
 
 

@@ -17,24 +17,24 @@ class MonitoredBarrier:
     """Of one rank. All ranks call the same number of times. One store may see several groups of one name, one after the other, so keys have a name that rank 0
     makes up for each."""
 
-    def __init__(self, store: Any, rank: int, size: int) -> None:
-        """Before the group is made, of which nobody has its part before rank 0 has come to here."""
-        self._store, self._rank, self._size, self._calls, self._life = store, rank, size, 0, ""
+    def __init__(self, store: Any, rank: int, size: int, life: str = "") -> None:
+        """Before the group is made, of which nobody has its part before rank 0 has come to here. `life`: that name, where all ranks have one anyway."""
+        self._store, self._rank, self._size, self._calls, self.life = store, rank, size, 0, life
         self._failure: Callable[[], Error | None] = lambda: None
-        if rank == 0:
-            self._life = secrets.token_hex(8)
-            store.set(f"{_PREFIX}life", self._life)
+        if rank == 0 and not life:
+            self.life = secrets.token_hex(8)
+            store.set(f"{_PREFIX}life", self.life)
 
     def join(self, failure: Callable[[], Error | None]) -> None:
         """As soon as the group is made. `failure` is why it has ended."""
         self._failure = failure
-        self._life = self._life or self._store.get(f"{_PREFIX}life").decode()
+        self.life = self.life or self._store.get(f"{_PREFIX}life").decode()
 
     def __call__(self, timeout: float, wait_all_ranks: bool = False) -> None:
         """Rank 0 waits up to `timeout` seconds for the others, and names the first, or with wait_all_ranks all, that did not come; the others wait for
         rank 0."""
         self._calls += 1
-        name = f"{_PREFIX}{self._life}/{self._calls}/"
+        name = f"{_PREFIX}{self.life}/{self._calls}/"
         if self._rank != 0:
             self._store.set(f"{name}{self._rank}", "")
             why = self._answer(name) if comes(self._store, f"{name}all", timeout, lambda: self._loss_of(0)) else self._loss_of(0) or _SEE_RANK_0

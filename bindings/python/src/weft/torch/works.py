@@ -150,9 +150,12 @@ class Waiting:
 class Started(_Common):
     """Of one operation under way, which goes on with its tensors if nobody holds the work."""
 
-    def __init__(self, work: Work | Waiting, outputs: Any, function: Callable[..., int], finish: Callable[[], None] | None = None) -> None:
-        """`function`: of C, that started it. `finish` is called once, when the operation has ended well: copies that are left to do."""
+    def __init__(self, work: Work | Waiting, outputs: Any, function: Callable[..., int], finish: Callable[[], None] | None = None,
+                 explain: Callable[[BaseException], BaseException] = explained) -> None:
+        """`function`: of C, that started it. `finish` is called once, when the operation has ended well: copies that are left to do. `explain`: from its failure
+        to what wait() raises."""
         super().__init__()
+        self._explain = explain
         self._work, self._outputs, self._function, self._finish = work, outputs, function, finish
         self._lock = threading.Lock()
         self._future: Any = None
@@ -178,7 +181,7 @@ class Started(_Common):
         except TimeoutError:
             raise RuntimeError(f"the operation has not ended after the timeout of {seconds} s; it goes on") from None
         except Error as error:
-            raise explained(error) from None
+            raise self._explain(error) from None
         finally:
             if self._finish is not None or self._future is not None:
                 self._settle()
