@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -22,11 +23,10 @@ constexpr const char* kCall = "weft_explain";
 
 absl::Status FindKind(const char* operation, OpKind* kind) {
   if (operation == nullptr) return InvalidArgument(kCall, "operation is NULL");
-  for (int i = 0; i < kOpKindCount; ++i) {
-    *kind = static_cast<OpKind>(i);
-    if (std::strcmp(operation, OpKindName(*kind)) == 0) return absl::OkStatus();
-  }
-  return InvalidArgument(kCall, StrCat("there is no operation \"", operation, "\""));
+  const std::optional<OpKind> found = FindOpKind(operation);
+  if (!found) return InvalidArgument(kCall, StrCat("there is no operation \"", operation, "\""));
+  *kind = *found;
+  return absl::OkStatus();
 }
 
 absl::Status ReadReduction(weft_op_t op, Collective* call) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -493,6 +494,16 @@ weft_result_t weft_group_error(weft_group_t group) {
   return Guarded([&]() -> absl::Status {
     WEFT_RETURN_IF_ERROR(weft::CheckGroup("weft_group_error", group));
     return group->group->error();
+  });
+}
+
+weft_result_t weft_group_refuse(weft_group_t group, const char* operation, const char* reason) {
+  return Guarded([&]() -> absl::Status {
+    constexpr const char* kCall = "weft_group_refuse";
+    WEFT_RETURN_IF_ERROR(weft::CheckGroup(kCall, group));
+    if (reason == nullptr) return weft::InvalidArgument(kCall, "reason is NULL");
+    const auto refused = operation == nullptr ? std::nullopt : weft::FindOpKind(operation);
+    return group->group->Refuse(refused, reason);
   });
 }
 

@@ -29,6 +29,13 @@ const char* OpKindName(OpKind kind) {
   return static_cast<int>(kind) < kOpKindCount ? TraitsOf(kind).name : "unknown";
 }
 
+std::optional<OpKind> FindOpKind(std::string_view name) {
+  for (int i = 0; i < kOpKindCount; ++i) {
+    if (kOpTraits[i].name == name) return static_cast<OpKind>(i);
+  }
+  return std::nullopt;
+}
+
 const char* CallName(OpKind kind, uint64_t purpose_record) {
   const char* const whole = WholeCallName(UnpackPurpose(purpose_record));
   return whole != nullptr ? whole : OpKindName(kind);

@@ -9,6 +9,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string_view>
 #include <vector>
 
 #include "weft/iov.h"
@@ -89,6 +91,8 @@ inline const OpTraits& TraitsOf(OpKind kind) {
 
 // "all_reduce"; "unknown" for an unknown number.
 const char* OpKindName(OpKind kind);
+// The kind of that name.
+std::optional<OpKind> FindOpKind(std::string_view name);
 // What the user has called: "all_reduce"; "split" of a part of one, by the record of its purpose.
 const char* CallName(OpKind kind, uint64_t purpose_record);
 // True if the call names a root.

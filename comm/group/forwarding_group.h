@@ -11,6 +11,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -34,6 +35,10 @@ class ForwardingGroup : public ProcessGroup {
   absl::Status Run(const Collective& call) override { return group_->Run(call); }
 
   absl::StatusOr<WorkRef> Start(const Collective& call) override { return group_->Start(call); }
+
+  absl::Status Refuse(std::optional<OpKind> refused, std::string_view reason) override {
+    return group_->Refuse(refused, reason);
+  }
 
   absl::StatusOr<std::shared_ptr<ProcessGroup>> Split(int color, int key,
                                                       const GroupOptions& options) override {

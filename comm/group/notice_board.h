@@ -24,6 +24,9 @@ class NoticeBoard {
   static constexpr int kPlaces = 2;  // of each rank, for Take()
   // Another one: what the rank's process waits in, in whichever group (comm/agent/wait_cycle.h). Nobody takes it.
   static constexpr int kProcessPlace = kPlaces;
+  // And one for why it has refused a call (refusal.h).
+  static constexpr int kRefusalPlace = kPlaces + 1;
+  static constexpr int kAllPlaces = kPlaces + 2;
 
   virtual ~NoticeBoard() = default;
 

@@ -45,6 +45,11 @@ void ProcessGroup::Fail(const absl::Status& cause) {
   Abort(std::string_view(cause.message().data(), cause.message().size()));
 }
 
+absl::Status ProcessGroup::Refuse(std::optional<OpKind>, std::string_view) {
+  return MakeError(WEFT_UNSUPPORTED, {.group = name()},
+                   fmt::format("the ranks of group {} are not told of refused calls", name()));
+}
+
 absl::Status ProcessGroup::Run(const Message&) {
   return NoMessages();
 }

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -107,6 +108,10 @@ class ProcessGroup {
 
   // Whether a probe finds a message now. Never waits for a peer.
   virtual absl::StatusOr<bool> TryProbe(const Message& probe);
+
+  // This rank does not make the call, of the collectives, that the others make next: it takes the call's place in the order, and they are told
+  // why (refusal.h). nullopt: it is none of the known ones. Never waits.
+  virtual absl::Status Refuse(std::optional<OpKind> refused, std::string_view reason);
 
   // Cuts the group; collective. nullptr for color < 0.
   virtual absl::StatusOr<std::shared_ptr<ProcessGroup>> Split(int color, int key,

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "base/text.h"
+#include "comm/group/collective.h"
 #include "comm/group/number_hash.h"
 
 namespace weft {
@@ -48,6 +49,7 @@ constexpr Phrase kPhrases[Purpose::kKindCount] = {
     {.whole = "group_create_from_ranks"},
     {.whole = "mem_alloc_shared"},
     {.whole = "mem_free_shared"},
+    {.whole = "call"},
 };
 
 // Fills a word from its lowest bits on.
@@ -118,7 +120,13 @@ Purpose UnpackPurpose(uint64_t record) {
   return purpose;
 }
 
+bool IsRefusal(uint64_t record) {
+  return UnpackPurpose(record).kind == Kind::kRefusal;
+}
+
 const char* WholeCallName(const Purpose& purpose) {
+  if (purpose.kind == Kind::kRefusal && purpose.subject >= 0)
+    return OpKindName(static_cast<OpKind>(purpose.subject));
   return kPhrases[static_cast<size_t>(purpose.kind)].whole;
 }
 

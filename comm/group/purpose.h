@@ -46,8 +46,10 @@ struct Purpose {
     kCreateFromRanks = 19,
     kAllocShared = 20,
     kFreeShared = 21,
+    kRefusal =
+        22,  // subject: the OpKind that was refused; step: counts the rank's refusals (refusal.h)
   };
-  static constexpr int kKindCount = 22;
+  static constexpr int kKindCount = 23;
 
   Kind kind = Kind::kNone;
   uint64_t context = 0;  // number of the shard context on the group, from 1; 0: not known yet
@@ -81,7 +83,11 @@ uint64_t PackPurpose(const Purpose& purpose);
 // Any number may come from another process: what is not known is kNone.
 Purpose UnpackPurpose(uint64_t record);
 
-// The call that a call of this purpose is a part of: "split", "mem_alloc_shared"; nullptr if it is none.
+// Whether a call with this record tells the others that its rank cannot make the call (refusal.h).
+bool IsRefusal(uint64_t record);
+
+// The call that a call of this purpose is a part of, or stands for: "split", "mem_alloc_shared", the one that was refused; nullptr if it is
+// none.
 const char* WholeCallName(const Purpose& purpose);
 
 // "to reduce the gradients of unit block3 (step 4, micro-batch 2)"; empty for kNone and for parts of calls. What `names` does not know,

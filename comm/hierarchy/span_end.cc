@@ -7,6 +7,7 @@
 #include "base/seams.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "comm/group/refusal.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 
@@ -180,8 +181,30 @@ std::optional<FailureRecord> SpanEnd::LinkCause(const FailureRecord& record,
   return cause;
 }
 
+// A rank of this island has refused a call: why stands in memory of the island.
+std::optional<FailureRecord> SpanEnd::Refused(const FailureRecord& record) const {
+  const int rank = RankOf(record.culprit);
+  if (record.traced != 0 || record.call < 0 || records_ == nullptr || !records_->Has(rank))
+    return std::nullopt;
+  const std::optional<RecordedCall> call =
+      records_->CallOf(rank, static_cast<uint64_t>(record.call));
+  const NoticeBoard* const board = inner_->notices();
+  if (!call || !IsRefusal(call->purpose) || board == nullptr) return std::nullopt;
+  int place = 0;  // of the rank on the island
+  while (place < inner_->size() && inner_->world_rank(place) != record.culprit)
+    ++place;
+  WaitNotice notice;
+  if (place == inner_->size() || board->Read(place, NoticeBoard::kRefusalPlace, &notice) == 0)
+    return std::nullopt;
+  FailureRecord traced = record;
+  traced.traced = FailureRecord::kTracedToEnd;
+  traced.sentence += RefusalText(rank, call->purpose, notice);
+  return traced;
+}
+
 std::optional<FailureRecord> SpanEnd::Traced(const FailureRecord& record) const {
   const int named = RankOf(record.culprit);
+  if (record.result == WEFT_MISMATCH) return Refused(record);
   if (record.result != WEFT_TIMEOUT || record.traced == FailureRecord::kTracedToLink)
     return std::nullopt;
   const LastWait last = LastWaitFrom(RankOf(record.finder), named);

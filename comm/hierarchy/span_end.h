@@ -75,7 +75,8 @@ class SpanEnd {
 
   // As HoldingUp() of a deadline that names a rank of this island: the record that says who it is,
   // or that it is the one named, or that the way leads in a circle, which is said once; or that a
-  // link is the cause. Nothing if this island has no more to say.
+  // link is the cause. Of a mismatch that names a rank of this island which has refused the call: why it has. Nothing if this island has no
+  // more to say.
   std::optional<FailureRecord> Traced(const FailureRecord& record) const;
 
   // Its process lives and does nothing by itself: of a rank of this island by /proc, of another one if no process there answers.
@@ -112,6 +113,7 @@ class SpanEnd {
 
   Way Follow(int rank, const std::vector<int>& before) const;
   std::string WayText(const Way& way) const;
+  std::optional<FailureRecord> Refused(const FailureRecord& record) const;
   FailureRecord RecordOf(weft_result_t result, int rank) const;
   ProcessState StateOf(int rank) const;
   std::string StallText(int rank) const;

@@ -166,7 +166,8 @@ SpanGroup::SpanGroup(SpanCore core, int rank, const GroupOptions& options, Isa i
                  .rank = rank,
                  .parent_id = core_.parent_id,
                  .parent_rank = core_.parent_rank},
-                core_.records, core_.membership.members) {
+                core_.records, core_.membership.members),
+      refusals_(size()) {
   AddProgressUser();
   WatchGroup(report_);
 }
@@ -282,6 +283,11 @@ absl::StatusOr<bool> SpanGroup::TryProbe(const Message& message) {
   return probe.done;
 }
 
+absl::Status SpanGroup::Refuse(std::optional<OpKind> refused, std::string_view reason) {
+  WEFT_RETURN_IF_ERROR(Prepare());
+  return refusals_.Refuse(*this, core_.inner->notices(), refused, reason);
+}
+
 bool SpanGroup::MoveWorks() {
   bool moved = messages_.Step();
   if (const SpanMessage* const failed = messages_.failed();
@@ -291,8 +297,10 @@ bool SpanGroup::MoveWorks() {
   for (const std::shared_ptr<SpanWork>& work : works_) {
     moved |= work->Step();
     if (work->run().failed() != nullptr && settle_by_ns_ == 0) {
-      Find(DifferentCall(
-          *work, core_.end->FieldsOf(RankOf(core_.peers, work->run().failed()->peer)), rank_));
+      // Who has refused the call is named, by itself as well.
+      const bool refused = IsRefusal(work->call().purpose.record);
+      const int other = RankOf(core_.peers, work->run().failed()->peer);
+      Find(DifferentCall(*work, core_.end->FieldsOf(refused ? rank_ : other), rank_, other));
     }
   }
   return core_.net->transport().Advance() || moved;
@@ -495,6 +503,7 @@ void SpanGroup::Close() {
   for (const std::shared_ptr<CallbackWork>& work : ended) {
     work->RunCallback();
   }
+  refusals_.Close();
   core_.net->transport().CloseGroup(
       core_.membership.group_id);  // what still comes for it is nobody's
   if (part_of_ != nullptr) part_of_->Remove(this);

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,6 +26,7 @@
 #include "comm/group/fork.h"
 #include "comm/group/process_group.h"
 #include "comm/group/progress.h"
+#include "comm/group/refusal.h"
 #include "comm/group/stepped.h"
 #include "comm/hierarchy/make_span.h"
 #include "comm/hierarchy/span_message_work.h"
@@ -71,6 +73,7 @@ class SpanGroup : public ProcessGroup,
   absl::Status RunPair(const Message& send, const Message& recv) override;
   absl::StatusOr<WorkRef> StartPair(const Message& send, const Message& recv) override;
   absl::StatusOr<bool> TryProbe(const Message& probe) override;
+  absl::Status Refuse(std::optional<OpKind> refused, std::string_view reason) override;
   absl::StatusOr<std::shared_ptr<ProcessGroup>> Split(int color, int key,
                                                       const GroupOptions& options) override;
   absl::StatusOr<std::shared_ptr<ProcessGroup>> Reconfigure(const std::vector<int>& members,
@@ -144,6 +147,7 @@ class SpanGroup : public ProcessGroup,
   bool told_ WEFT_GUARDED_BY(mutex_) = false;  // the cause, to somebody
   bool closed_ WEFT_GUARDED_BY(mutex_) = false;
   SpanSuccession succession_;
+  Refusals refusals_;
 };
 
 }  // namespace weft

@@ -97,6 +97,11 @@ std::optional<SpanWait> SpanRecords::WaitOf(int rank) const {
                   .met = (static_cast<uint32_t>(word) & kWaitMet) != 0};
 }
 
+std::optional<RecordedCall> SpanRecords::CallOf(int rank, uint64_t sequence) const {
+  const int place = PlaceOf(rank);
+  return place < 0 ? std::nullopt : RecorderRing(At(place).calls).Find(sequence);
+}
+
 bool SpanRecords::HasCome(int rank, uint32_t sequence) const {
   const int place = PlaceOf(rank);
   const std::optional<RecordedCall> last =

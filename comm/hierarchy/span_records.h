@@ -64,6 +64,8 @@ class SpanRecords {
   std::optional<SpanWait> WaitOf(int rank) const;
   // How many of its messages have ended.
   uint64_t MessagesEnded(int rank) const;
+  // Its collective of that number, if it is among its last ones.
+  std::optional<RecordedCall> CallOf(int rank, uint64_t sequence) const;
   // Whether it has issued the collective.
   bool HasCome(int rank, uint32_t sequence) const;
   // Its rings and its state.

@@ -39,7 +39,8 @@ void SpanWork::End(const absl::Status& status) {
   // Its memory is the next operation's, whenever this object is freed.
   run_.reset();
   span_call_.reset();
-  status_ = WithOperation(status, OpKindName(call_.kind), static_cast<int64_t>(sequence_));
+  status_ = WithOperation(status, CallName(call_.kind, call_.purpose.record),
+                          static_cast<int64_t>(sequence_));
   SetEnded();
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/text.h"
+#include "comm/group/refusal.h"
 #include "comm/recorder/describe.h"
 #include "comm/recorder/ring.h"
 #include "fmt/format.h"
@@ -15,15 +16,14 @@ namespace {
 // "all_reduce #412 on group dp: ", which the fields then have as well.
 std::string CallHeading(const SpanWork& work, ErrorFields* fields) {
   fields->sequence = static_cast<int64_t>(work.sequence());
-  fields->operation = OpKindName(work.call().kind);
+  fields->operation = CallName(work.call().kind, work.call().purpose.record);
   return fmt::format("{} #{} on group {}: ", fields->operation, work.sequence(), fields->group);
 }
 
 // What a rank called, by what it has shown of it.
-std::string CalledBy(int rank, const CallRecord& record, const PurposeNames* names) {
-  const auto call = RecorderRing::CallOf(std::bit_cast<RecordedArguments>(record));
-  return fmt::format("rank {} called {}", rank,
-                     call ? DescribeArguments(*call, names) : "what this version does not know");
+std::string CalledBy(int rank, const std::optional<RecordedCall>& call, const PurposeNames* names) {
+  if (!call) return fmt::format("rank {} called what this version does not know", rank);
+  return fmt::format("rank {} {}", rank, CalledText(*call, names));
 }
 
 // Of calls that have the same words.
@@ -38,20 +38,22 @@ std::string Distinction(const Transfer& transfer) {
 
 }  // namespace
 
-absl::Status DifferentCall(const SpanWork& failed, ErrorFields fields, int rank) {
+// Why a call was refused the node of its rank adds (SpanEnd::Traced).
+absl::Status DifferentCall(const SpanWork& failed, ErrorFields fields, int rank, int other_rank) {
   const Transfer& transfer = *failed.run().failed();
   const std::string heading = CallHeading(failed, &fields);
   const PurposeNames* const names = failed.call().purpose.names;
   const auto mine = RecorderRing::CallOf(std::bit_cast<RecordedArguments>(transfer.record));
   const auto other = RecorderRing::CallOf(std::bit_cast<RecordedArguments>(transfer.other_record));
+  const std::string calls = fmt::format("{}{}, {}", heading, CalledBy(other_rank, other, names),
+                                        CalledBy(rank, mine, names));
+  if ((mine && IsRefusal(mine->purpose)) || (other && IsRefusal(other->purpose)))
+    return MakeError(WEFT_MISMATCH, fields, calls);
   const bool alike =
       mine && other && DescribeArguments(*mine, names) == DescribeArguments(*other, names);
-  return MakeError(
-      WEFT_MISMATCH, fields,
-      fmt::format("{}{}, {}{}; all ranks must issue the same operations in the same "
-                  "order",
-                  heading, CalledBy(fields.rank, transfer.other_record, names),
-                  CalledBy(rank, transfer.record, names), alike ? Distinction(transfer) : ""));
+  return MakeError(WEFT_MISMATCH, fields,
+                   fmt::format("{}{}; all ranks must issue the same operations in the same order",
+                               calls, alike ? Distinction(transfer) : ""));
 }
 
 absl::Status LateCall(const SpanWork& late, ErrorFields fields, int rank) {

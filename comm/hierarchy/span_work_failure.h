@@ -13,8 +13,8 @@
 
 namespace weft {
 
-// MISMATCH: one of its messages has met another call. `rank` is this one.
-absl::Status DifferentCall(const SpanWork& failed, ErrorFields fields, int rank);
+// MISMATCH: one of its messages has met another call, of rank `other`. `rank` is this one.
+absl::Status DifferentCall(const SpanWork& failed, ErrorFields fields, int rank, int other);
 
 // TIMEOUT: its deadline has passed.
 absl::Status LateCall(const SpanWork& late, ErrorFields fields, int rank);

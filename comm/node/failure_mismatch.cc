@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "base/status.h"
+#include "comm/group/refusal.h"
 #include "comm/node/failure.h"
+#include "comm/node/segment_notices.h"
 #include "comm/recorder/describe.h"
 #include "fmt/format.h"
 
@@ -52,6 +54,17 @@ std::string Distinction(const RecordedCall& call, const Operation& own) {
   return fmt::format(" with the reduction {}", ReductionText(*own.call().custom));
 }
 
+// "; rank 2 says: ..." of the first of them that can be read.
+std::string WhyRefused(const NodeState& state, const std::map<int, uint64_t>& refusals) {
+  for (const auto& [peer, purpose] : refusals) {
+    WaitNotice notice;
+    if (ReadNotice(state.control(peer).notices[NoticeBoard::kRefusalPlace], &notice) == 0) continue;
+    std::string text = RefusalText(state.GroupRank(peer), purpose, notice);
+    if (!text.empty()) return text;
+  }
+  return "";
+}
+
 }  // namespace
 
 // Gives the others a moment to arrive, so that the sentence has all calls. Whoever comes later than
@@ -77,17 +90,18 @@ void FailureReporter::AwaitRecords(uint64_t sequence) const {
 }
 
 // Ranks that made the same call are listed together, the smaller party first. One rank is blamed only
-// if more than half of the group made another call, all of them the same.
+// if it has refused the call, or if more than half of the group made another call, all of them the same.
 absl::Status FailureReporter::Mismatch(const Operation& operation) const {
   AwaitRecords(operation.sequence());
   const PurposeNames* const names = operation.call().purpose.names;
   std::map<std::string, std::set<uint32_t>> signatures;  // by what is called in words
+  std::map<int, uint64_t> refusals;                      // by rank
   std::vector<std::optional<RecordedCall>> calls;
   for (int peer = 0; peer < state_.size; ++peer) {
     calls.push_back(state_.segment.recorder(peer).Find(operation.sequence()));
-    if (calls.back()) {
-      signatures[DescribeArguments(*calls.back(), names)].insert(calls.back()->signature);
-    }
+    if (!calls.back()) continue;
+    signatures[CalledText(*calls.back(), names)].insert(calls.back()->signature);
+    if (IsRefusal(calls.back()->purpose)) refusals[peer] = calls.back()->purpose;
   }
   // The default is named only beside the other.
   const bool fast = std::any_of(calls.begin(), calls.end(), [](const auto& call) {
@@ -97,7 +111,7 @@ absl::Status FailureReporter::Mismatch(const Operation& operation) const {
   for (int peer = 0; peer < state_.size; ++peer) {
     const std::optional<RecordedCall>& call = calls[static_cast<size_t>(peer)];
     if (!call) continue;
-    std::string words = DescribeArguments(*call, names);
+    std::string words = CalledText(*call, names);
     const bool several = signatures[words].size() > 1;
     if (fast && call->numerics == WEFT_NUMERICS_CANONICAL) words += " with numerics canonical";
     if (several) words += Distinction(*call, operation);
@@ -108,8 +122,13 @@ absl::Status FailureReporter::Mismatch(const Operation& operation) const {
                    [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
   std::string text = Heading(&operation);
   for (size_t i = 0; i < sorted.size(); ++i) {
-    text += fmt::format("{}{} called {}", i == 0 ? "" : ", ", names_.ListOf(sorted[i].second),
+    text += fmt::format("{}{} {}", i == 0 ? "" : ", ", names_.ListOf(sorted[i].second),
                         sorted[i].first);
+  }
+  if (!refusals.empty()) {
+    const int refuses = refusals.size() == 1 ? refusals.begin()->first : -1;
+    return MakeError(WEFT_MISMATCH, FieldsFor(&operation, refuses),
+                     text + WhyRefused(state_, refusals));
   }
   text += "; all ranks must issue the same operations in the same order";
   const bool clear = sorted.size() == 2 && sorted[0].second.size() == 1 &&

@@ -101,6 +101,7 @@ NodeGroup::NodeGroup(NodeState state, GroupOptions options)
       messages_(*this, state_, options_.name, failures_, report_, counters_, policy_),
       shared_memory_(*this, state_, options_.name, heap_),
       notices_(state_.segment, state_.rank, queue_.gate()),
+      refusals_(state_.size),
       watch_(state_, failures_, counters_, *parts_, notices_, queue_.gate(), queue_.woken()) {
   RankControl& self = state_.self();
   const NodePeer::Identity& identity = state_.peers[static_cast<size_t>(state_.rank)]->identity();
@@ -174,6 +175,7 @@ void NodeGroup::SetTimeout(int64_t timeout_ns) {
 GroupStats NodeGroup::stats() const {
   GroupStats stats = counters_.Read();
   stats.pending += messages_.works() + queue_.left();
+  stats.pending -= std::min(stats.pending, refusals_.pending());
   stats.shared_bytes += shared_memory_.bytes();
   const auto ranks = static_cast<uint64_t>(state_.size);
   stats.private_bytes =
@@ -373,6 +375,10 @@ absl::StatusOr<bool> NodeGroup::TryProbe(const Message& probe) {
   return messages_.TryProbe(operation);
 }
 
+absl::Status NodeGroup::Refuse(std::optional<OpKind> refused, std::string_view reason) {
+  return refusals_.Refuse(*this, &notices_, refused, reason);
+}
+
 absl::StatusOr<WorkRef> NodeGroup::StartMessages(std::span<const Message> messages) {
   if (!here()) return Forked();
   WEFT_RETURN_IF_ERROR(queue_.PrepareProgress());
@@ -471,6 +477,7 @@ void NodeGroup::Close() {
     NodeGroup::Abort(kClosedWithOperations);
   }
   EndOperations();
+  refusals_.Close();
   gate().Close();
   const auto alone = [&] {
     return gate().empty() && !queue_.stepping();

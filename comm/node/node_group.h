@@ -13,6 +13,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,6 +22,7 @@
 #include "base/wait.h"
 #include "comm/group/fork.h"
 #include "comm/group/process_group.h"
+#include "comm/group/refusal.h"
 #include "comm/node/end_report.h"
 #include "comm/node/failed_splits.h"
 #include "comm/node/failure.h"
@@ -68,6 +70,7 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
   absl::Status RunPair(const Message& send, const Message& recv) override;
   absl::StatusOr<WorkRef> StartPair(const Message& send, const Message& recv) override;
   absl::StatusOr<bool> TryProbe(const Message& probe) override;
+  absl::Status Refuse(std::optional<OpKind> refused, std::string_view reason) override;
   absl::StatusOr<std::shared_ptr<ProcessGroup>> Split(int color, int key,
                                                       const GroupOptions& options) override;
   absl::StatusOr<std::shared_ptr<ProcessGroup>> Reconfigure(const std::vector<int>& members,
@@ -158,6 +161,7 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
   SharedMemory shared_memory_;
   FailedSplits failed_splits_;
   SegmentNotices notices_;
+  Refusals refusals_;
   GroupWatch watch_;
   std::atomic<bool> reconfigured_{false};  // closed because its ranks go on in another one
 };

@@ -28,8 +28,8 @@
 #include <tuple>
 
 #include "base/wait.h"
-#include "comm/group/notice_board.h"
 #include "comm/group/call_identity.h"
+#include "comm/group/notice_board.h"
 #include "comm/node/failure_board.h"
 #include "comm/node/reconfigure_board.h"
 #include "comm/recorder/lifecycle.h"
@@ -47,7 +47,7 @@ constexpr uint32_t kSlotCount = 4;  // slots per rank
 // modulo 2^32, so one that stood still for half of them would seem to lie ahead.
 constexpr uint64_t kWroteRefresh = uint64_t{1} << 30;
 constexpr uint64_t kSegmentMagic = 0x31'74'66'65'77ULL;  // "weft1"
-constexpr uint32_t kSegmentVersion = 11;
+constexpr uint32_t kSegmentVersion = 12;
 
 // In an arrival's epoch: the writer's out, of an operation whose result is the same for all, lies in a shared
 // block (shared_blocks.h), and may be the out of other ranks too.
@@ -130,7 +130,7 @@ struct RankControl {
   uint64_t start_time;
   alignas(64) Arrival arrivals[kWindow];
   alignas(64) BufferPlaces places[kWindow];
-  NoticePlace notices[NoticeBoard::kPlaces + 1];
+  NoticePlace notices[NoticeBoard::kAllPlaces];
 };
 
 // What a rank records, zeroed at first.

@@ -2,6 +2,14 @@
 
 namespace weft {
 
+uint64_t ReadNotice(const NoticePlace& place, WaitNotice* notice) {
+  const uint64_t version = place.version.load(std::memory_order_seq_cst);
+  if (version == 0) return 0;
+  for (size_t i = 0; i < notice->size(); ++i)
+    (*notice)[i] = place.words[i].load(std::memory_order_acquire);
+  return place.version.load(std::memory_order_seq_cst) == version ? version : 0;
+}
+
 int SegmentNotices::Take() {
   for (int place = 0; place < kPlaces; ++place) {
     if (!taken_[static_cast<size_t>(place)].exchange(true, std::memory_order_acquire)) return place;
@@ -33,13 +41,7 @@ void SegmentNotices::Clear(int place) {
 
 uint64_t SegmentNotices::Read(int rank, int place, WaitNotice* notice) const {
   const Visit visit(gate_);
-  if (!visit.inside()) return 0;
-  const NoticePlace& shown = Place(rank, place);
-  const uint64_t version = shown.version.load(std::memory_order_seq_cst);
-  if (version == 0) return 0;
-  for (size_t i = 0; i < notice->size(); ++i)
-    (*notice)[i] = shown.words[i].load(std::memory_order_acquire);
-  return shown.version.load(std::memory_order_seq_cst) == version ? version : 0;
+  return visit.inside() ? ReadNotice(Place(rank, place), notice) : 0;
 }
 
 }  // namespace weft

@@ -13,6 +13,9 @@
 
 namespace weft {
 
+// Its version, or 0 if there is nothing whole to be read.
+uint64_t ReadNotice(const NoticePlace& place, WaitNotice* notice);
+
 class SegmentNotices : public NoticeBoard {
  public:
   // `gate` is the group's, and outlives the board.

@@ -52,7 +52,13 @@ std::string_view OnlySigned(const RecordedCall& call) {
   return cut || traits.iov ? "counts" : "";
 }
 
+std::string CalledText(const RecordedCall& call, const PurposeNames* names) {
+  return fmt::format("{} {}", IsRefusal(call.purpose) ? "refused" : "called",
+                     DescribeArguments(call, names));
+}
+
 std::string Describe(const RecordedCall& call) {
+  if (IsRefusal(call.purpose)) return CalledText(call, nullptr);
   std::string text = DescribeArguments(call);
   const std::string_view only = OnlySigned(call);
   if (only.empty()) return text;

@@ -17,7 +17,10 @@ namespace weft {
 // on, and no more; "split" for a part of one. What arguments are in the signature only is not said.
 std::string DescribeArguments(const RecordedCall& call, const PurposeNames* names = nullptr);
 
-// That, with the signature where it alone tells calls apart.
+// "called all_reduce (sum) of 4096 float32"; "refused all_reduce" where the rank told the others that it cannot make the call.
+std::string CalledText(const RecordedCall& call, const PurposeNames* names);
+
+// As DescribeArguments, with the signature where it alone tells calls apart; "refused all_reduce".
 std::string Describe(const RecordedCall& call);
 
 // The first word of it: "broadcast", "split".

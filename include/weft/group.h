@@ -154,7 +154,7 @@ WEFT_EXPORT weft_result_t weft_group_set_timeout(weft_group_t group, int64_t tim
 
 /* How many collectives this rank has issued on the group, which is the last one's sequence number in messages and in the
  * flight recorder: on all ranks, calls of the same number belong together. Blocking calls and started works count from
- * their call on, those of a batch from its end on, refused calls and messages never; splits and shared memory are made by
+ * their call on, those of a batch from its end on, calls that were refused and messages never, refusals (weft_group_refuse); splits and shared memory are made by
  * collectives, which count too. What another thread calls at this moment may count or not. Never waits. Errors:
  * INVALID_ARGUMENT. Any thread. */
 WEFT_EXPORT weft_result_t weft_group_sequence(weft_group_t group, uint64_t* sequence);
@@ -185,6 +185,18 @@ WEFT_EXPORT weft_result_t weft_group_stats(weft_group_t group, weft_group_stats_
 /* WEFT_SUCCESS while the group works; else why it no longer does, with the sentence in
  * weft_last_error(). Never waits. Any thread. */
 WEFT_EXPORT weft_result_t weft_group_error(weft_group_t group);
+
+/* Tells the other ranks that this one does not make its next collective, because its arguments are wrong, say: who has made it, or makes it
+ * later, gets MISMATCH at once, with this rank and `reason`, and the group has ended, as after any mismatch. The refusal takes the place of
+ * the call in the order of collectives. So if all ranks refuse, whatever each of them refuses and why, the group goes on; and a rank that
+ * refuses must not make the call after all. For bindings and programs that check what they pass: a call of this library that is refused
+ * (INVALID_ARGUMENT and so on) takes no place, and may be corrected and repeated.
+ * `operation`: the name of the call ("all_reduce"); NULL and other names: it is not told. `reason`: UTF-8, of which 367 bytes are told.
+ * Messages are not concerned: who waits for one from this rank waits on. Takes its place now, also while a batch is open on this thread.
+ * Never waits. Errors: INVALID_ARGUMENT; those of a call that starts an operation; OUT_OF_MEMORY (others have not come to 1024
+ * refusals). Any thread. */
+WEFT_EXPORT weft_result_t weft_group_refuse(weft_group_t group, const char* operation,
+                                            const char* reason);
 
 /* Ends the group's operations on all its ranks: those under way and all later ones return
  * WEFT_ABORTED with `reason` (NULL: none given). Local, returns within a second, may be called any

@@ -190,6 +190,11 @@ class Group : public Handle<weft_group_t, weft_group_destroy>, public Collective
   // Throws why the group no longer works, if so.
   void CheckHealth() const { Check(weft_group_error(get())); }
 
+  // This rank does not make the collective that the others make next, and they are told why.
+  void Refuse(const std::string& operation, const std::string& reason) const {
+    Check(weft_group_refuse(get(), operation.c_str(), reason.c_str()));
+  }
+
   void Abort(const std::string& reason) const { Check(weft_group_abort(get(), reason.c_str())); }
 
   // The collectives that return when done, with options; and those that return at once.

@@ -140,6 +140,10 @@ std::vector<BadCall> BadGroupHandles() {
        [](Bench&, weft_group_t group) {
          return weft_group_error(group);
        }},
+      {"weft_group_refuse",
+       [](Bench&, weft_group_t group) {
+         return weft_group_refuse(group, "all_reduce", "because");
+       }},
       {"weft_group_abort",
        [](Bench&, weft_group_t group) {
          return weft_group_abort(group, "because");

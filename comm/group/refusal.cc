@@ -1,0 +1,94 @@
+// A refusal is an all_to_all of single bytes: every rank hears of it from the rank itself, whichever way the others' call
+// would have gone.
+#include "comm/group/refusal.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <limits>
+
+#include "base/status.h"
+#include "fmt/format.h"
+
+namespace weft {
+namespace {
+
+// Behind the number of the refusal, which is the step of its purpose.
+constexpr size_t kReasonBytes = sizeof(WaitNotice) - sizeof(uint64_t);
+
+WaitNotice NoticeOf(uint64_t record, std::string_view reason) {
+  std::array<char, kReasonBytes> text{};
+  std::memcpy(text.data(), reason.data(), std::min(reason.size(), kReasonBytes - 1));
+  WaitNotice notice{UnpackPurpose(record).step};
+  std::memcpy(notice.data() + 1, text.data(), kReasonBytes);
+  return notice;
+}
+
+}  // namespace
+
+Refusals::Refusals(int size) : in_(static_cast<size_t>(size)), out_(static_cast<size_t>(size)) {}
+
+absl::StatusOr<uint64_t> Refusals::Take(const ProcessGroup& group, NoticeBoard* board,
+                                        std::optional<OpKind> refused, std::string_view reason) {
+  MutexLock lock(mutex_);
+  while (!pending_.empty() && pending_.front()->ended())
+    pending_.pop_front();
+  if (pending_.size() >= kPendingMax) {
+    return MakeError(
+        WEFT_OUT_OF_MEMORY, {.group = group.name()},
+        fmt::format("group {}: the other ranks have not come to {} calls that rank {} has refused",
+                    group.name(), pending_.size(), group.rank()));
+  }
+  const uint64_t record = PackPurpose({.kind = Purpose::Kind::kRefusal,
+                                       .subject = refused ? static_cast<int>(*refused) : -1,
+                                       .step = ++count_});
+  if (pending_.empty() && beginning_ == 0 && board != nullptr)
+    board->Show(NoticeBoard::kRefusalPlace, NoticeOf(record, reason));
+  ++beginning_;
+  return record;
+}
+
+void Refusals::Began(absl::StatusOr<WorkRef> work) {
+  MutexLock lock(mutex_);
+  --beginning_;
+  if (work.ok() && !closed_ && !(*work)->ended()) pending_.push_back(*std::move(work));
+}
+
+// Starting may run callbacks of other works, which may refuse a call themselves.
+absl::Status Refusals::Refuse(ProcessGroup& group, NoticeBoard* board,
+                              std::optional<OpKind> refused, std::string_view reason) {
+  WEFT_ASSIGN_OR_RETURN(const uint64_t record, Take(group, board, refused, reason));
+  absl::StatusOr<WorkRef> work =
+      group.Start({.kind = OpKind::kAllToAll,
+                   .count = 1,
+                   .purpose = {.signature_salt = SignatureSaltOf({.kind = Purpose::Kind::kRefusal}),
+                               .record = record},
+                   .in = in_.data(),
+                   .out = out_.data(),
+                   .timeout_ns = std::numeric_limits<int64_t>::max()});
+  absl::Status status = work.status();
+  Began(std::move(work));
+  return status;
+}
+
+uint64_t Refusals::pending() const {
+  MutexLock lock(mutex_);
+  return static_cast<uint64_t>(std::count_if(pending_.begin(), pending_.end(),
+                                             [](const WorkRef& work) { return !work->ended(); }));
+}
+
+void Refusals::Close() {
+  MutexLock lock(mutex_);
+  closed_ = true;
+  pending_.clear();
+}
+
+std::string RefusalText(int rank, uint64_t purpose_record, const WaitNotice& notice) {
+  if (!IsRefusal(purpose_record) || notice[0] != UnpackPurpose(purpose_record).step) return "";
+  std::array<char, kReasonBytes> text;
+  std::memcpy(text.data(), notice.data() + 1, kReasonBytes);
+  text.back() = '\0';
+  return fmt::format("; rank {} says: {}", rank, text.data());
+}
+
+}  // namespace weft
