@@ -121,15 +121,15 @@ class Membership:
         self._used.add(options.uuid)
         limit = options.timeout or self.timeout
         digest = hashlib.sha256("\n".join([str(options.uuid), *map(str, handles)]).encode()).hexdigest()[:_DIGITS]
+        made: Communicator = comm
         if not self._in_place(comm, handles, limit):
             store = dist.PrefixStore(f"weft/reconfigure/{options.uuid}/{digest}/", self.store)
             made = connect(store, place, len(handles), self._name, self.timeout, limit)
             if comm._group is not None:
                 comm.abort("it is being reconfigured")
             comm.destroy()
-            comm = made
         self.group, self.first_ranks = digest, [handle.first_rank for handle in handles]
-        return comm
+        return made
 
     def _ordered(self, given: Iterable[str]) -> list[Handle]:
         handles = [Handle.parse(text) for text in given]
