@@ -34,6 +34,19 @@ class Reports(ranks.LocalRanksTest):
         failure = second.failure()
         self.assertEqual((self.weft.Result.ABORTED, True), (failure.code, "enough" in str(failure)))
 
+    def test_refuse(self):
+        first, second = self.communicators(2)
+        for communicator in (first, second):
+            communicator.refuse("not with these arguments", "all_reduce")
+        on_threads([first, second], lambda world: world.all_reduce(array.array("f", [1] * 10)))
+        self.assertEqual((2, 0), (first.sequence, first.stats().pending))
+        first.refuse("the array is empty", "all_reduce")
+        with self.assertRaises(self.weft.Error) as raised:
+            second.all_reduce(array.array("f", [1]))
+        self.assertEqual((self.weft.Result.MISMATCH, 0), (raised.exception.code, raised.exception.rank))
+        self.assertIn("rank 0 refused all_reduce", str(raised.exception))
+        self.assertIn("rank 0 says: the array is empty", str(raised.exception))
+
     def test_set_timeout(self):
         first, _ = self.communicators(2)
         first.set_timeout(0.05)

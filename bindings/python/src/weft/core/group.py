@@ -95,6 +95,13 @@ class Group(Operations[None, Work, int]):
         refuse_inside_check()
         check(library.weft_group_abort(self._live_group(), None if reason is None else reason.encode()))
 
+    def refuse(self, reason: str, operation: str | None = None) -> None:
+        """Tells the other ranks that this one does not make its next collective, `operation`: there they raise weft.Error with MISMATCH, this rank and the
+        reason, and the communicator has ended. The refusal takes the call's place, so if all ranks refuse, it goes on. Never waits. What the methods here
+        refuse themselves takes no place: correct the call and make it."""
+        refuse_inside_check()
+        check(library.weft_group_refuse(self._live_group(), None if operation is None else operation.encode(), reason.encode()))
+
     def _learn(self) -> None:
         """Asks who this is."""
         rank, size, name = ctypes.c_int(), ctypes.c_int(), ctypes.c_char_p()

@@ -27,6 +27,7 @@ from weft.core.reductions import Reduction
 from weft.core.types import Op
 from weft.torch import abort_hooks, coalescing, sparse
 from weft.torch.events import call_event, profiler
+from weft.torch.refusals import begun, refusing
 from weft.torch.tensors import ELEMENT_TYPES, Flat, by_rows, check_reduced, elements, is_resolved, like, of, single, to_reduce, write_back
 from weft.torch.works import Done, Started, Together, Waiting, explained
 
@@ -80,6 +81,10 @@ class Collectives:
         """In place. AVG and PREMUL_SUM too; complex numbers have SUM and AVG."""
         if self._calls is not None and self._is_plain(tensors) and (done := self._calls.allreduce(self._comm, tensors, opts)) is not None:
             return done
+        return self._allreduce(tensors, opts)
+
+    @refusing("all_reduce")
+    def _allreduce(self, tensors: list[Tensor], opts: Any) -> Any:
         opts = opts if opts is not None else c10d.AllreduceOptions()
         tensor = single(tensors)
         if tensor.layout is not torch.strided:
@@ -92,6 +97,10 @@ class Collectives:
     def broadcast(self, tensors: list[Tensor], opts: Any) -> Any:
         if self._calls is not None and self._is_plain(tensors) and (done := self._calls.broadcast(self._comm, tensors, opts)) is not None:
             return done
+        return self._broadcast(tensors, opts)
+
+    @refusing("broadcast")
+    def _broadcast(self, tensors: list[Tensor], opts: Any) -> Any:
         tensor, is_root = single(tensors), self._comm.rank == opts.rootRank
         rows = by_rows(tensor, read=is_root, written=not is_root)
         address, dtype, count = of(rows)
@@ -102,6 +111,10 @@ class Collectives:
         """The root's tensor gets the result; the others stay as they are."""
         if self._calls is not None and self._is_plain(tensors) and (done := self._calls.reduce(self._comm, tensors, opts)) is not None:
             return done
+        return self._reduce(tensors, opts)
+
+    @refusing("reduce")
+    def _reduce(self, tensors: list[Tensor], opts: Any) -> Any:
         tensor, is_root = single(tensors), self._comm.rank == opts.rootRank
         rows = by_rows(tensor, written=is_root)
         address, dtype, count = to_reduce(rows)
@@ -113,6 +126,10 @@ class Collectives:
     def all_gather_single(self, output: Tensor, input: Tensor, opts: Any = None) -> Any:  # noqa: A002
         if self._calls is not None and self._is_plain((output, input)) and (done := self._calls.all_gather_single(self._comm, output, input, opts)) is not None:
             return done
+        return self._all_gather_single(output, input, opts)
+
+    @refusing("all_gather")
+    def _all_gather_single(self, output: Tensor, input: Tensor, opts: Any) -> Any:  # noqa: A002
         like(output, input, self._comm.size)
         given, taken = by_rows(input), by_rows(output, read=False, written=True)
         address, dtype, count = of(given)
@@ -122,6 +139,10 @@ class Collectives:
         if self._calls is not None and self._is_plain((output, input)) and (
                 done := self._calls.reduce_scatter_single(self._comm, output, input, opts)) is not None:
             return done
+        return self._reduce_scatter_single(output, input, opts)
+
+    @refusing("reduce_scatter")
+    def _reduce_scatter_single(self, output: Tensor, input: Tensor, opts: Any) -> Any:  # noqa: A002
         like(input, output, self._comm.size, "the input")
         opts = opts or c10d.ReduceScatterOptions()
         given, taken = by_rows(input), by_rows(output, read=False, written=True)
@@ -129,6 +150,7 @@ class Collectives:
         number = _reduction(opts.reduceOp, dtype, output.is_complex())
         return self._run(_reduce_scatter, (to_reduce(given)[0], address, count, dtype, number), opts, [output], given, write_back((output, taken)))
 
+    @refusing("all_to_all")
     def all_to_all_single(self, output: Tensor, input: Tensor, output_splits: list[int], input_splits: list[int], opts: Any = None) -> Any:  # noqa: A002
         """Splits are rows of the first dimension; none: equal parts."""
         equal, size = not output_splits and not input_splits, self._comm.size
@@ -155,10 +177,15 @@ class Collectives:
     def barrier(self, opts: Any = None) -> Any:
         if self._calls is not None and self._is_plain(()) and (done := self._calls.barrier(self._comm, opts)) is not None:
             return done
+        return self._barrier(opts)
+
+    @refusing("barrier")
+    def _barrier(self, opts: Any) -> Any:
         return self._run(library.weft_barrier, (), opts or c10d.BarrierOptions(), [])
 
     # ---- lists ----
 
+    @refusing("all_gather")
     def allgather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any = None) -> Any:
         """Ranks may have different counts, which their outputs say."""
         given, (taken,) = by_rows(single(inputs)), outputs
@@ -174,6 +201,7 @@ class Collectives:
         counts = (ctypes.c_size_t * self._comm.size)(*map(elements, taken))
         return self._run(library.weft_all_gather_v, (address, whole.data_ptr(), counts, None, dtype), opts, taken, (given, whole), flat.spread)
 
+    @refusing("gather")
     def gather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any) -> Any:
         given = by_rows(single(inputs))
         address, dtype, count = of(given)
@@ -186,6 +214,7 @@ class Collectives:
         flat = Flat(taken, written=True)
         return self._run(library.weft_gather, (address, flat.tensor.data_ptr(), count, dtype, opts.rootRank), opts, taken, (given, flat.tensor), flat.spread)
 
+    @refusing("scatter")
     def scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], opts: Any) -> Any:
         taken = single(outputs)
         rows = by_rows(taken, read=False, written=True)
@@ -200,6 +229,7 @@ class Collectives:
         whole = Flat(given).gather()
         return self._run(library.weft_scatter, (whole.data_ptr(), address, count, dtype, opts.rootRank), opts, outputs, whole, finish)
 
+    @refusing("reduce_scatter")
     def reduce_scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], opts: Any = None) -> Any:
         """Ranks may have different counts, which the inputs say."""
         taken, (given,) = single(outputs), inputs
@@ -239,15 +269,18 @@ class Collectives:
 
     # ---- several operations as one ----
 
+    @refusing("all_reduce")
     def allreduce_coalesced(self, tensors: list[Tensor], opts: Any) -> Any:
         return self._each(tensors, tensors, opts, library.weft_all_reduce_iov, lambda tensor, _: self.allreduce([tensor], opts), opts.reduceOp)
 
+    @refusing("all_gather")
     def all_gather_single_coalesced(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None) -> Any:
         opts = opts or c10d.AllgatherOptions()
         for output, given in zip(outputs, inputs):
             like(output, given, self._comm.size)
         return self._each(outputs, inputs, opts, library.weft_all_gather_iov, lambda output, given: self.all_gather_single(output, given, opts))
 
+    @refusing("reduce_scatter")
     def reduce_scatter_single_coalesced(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None) -> Any:
         opts = opts or c10d.ReduceScatterOptions()
         for output, given in zip(outputs, inputs):
@@ -255,6 +288,7 @@ class Collectives:
         return self._each(outputs, inputs, opts, library.weft_reduce_scatter_iov, lambda output, given: self.reduce_scatter_single(output, given, opts),
                           opts.reduceOp)
 
+    @refusing("all_gather")
     def allgather_coalesced(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any = None) -> Any:
         """outputs[r][i] gets inputs[i] of rank r."""
         opts = opts or c10d.AllgatherOptions()
@@ -303,6 +337,7 @@ class Collectives:
         number = _reduction(op, dtype, inputs[0].is_complex())
         return self._run(function, (parts, len(inputs), dtype, number), opts, outputs, given, finish)
 
+    @refusing("all_reduce")
     def allreduce_sparse(self, tensors: list[Tensor], opts: Any = None) -> Any:
         """The sum of sparse tensors (COO). In place; ends in the call."""
         opts = opts or c10d.AllreduceOptions()
@@ -377,10 +412,12 @@ class Collectives:
                     self._comm._issue(function, arguments, None, False, call)
             else:
                 self._comm._issue(function, arguments, None, False, call)
+            if finish is not None:
+                finish()
         except Error as error:
             raise self._explained(error) from None
-        if finish is not None:
-            finish()
+        except Exception as error:  # a signal handler's
+            raise begun(error)
         return Done(outputs)
 
     def _start(self, function: Callable[..., int], arguments: tuple[Any, ...], call: MessageOptions, outputs: Any, kept: object = None,
@@ -407,6 +444,8 @@ class Collectives:
             return issue(function, arguments, (outputs, kept), True, call)
         except Error as error:
             raise self._explained(error) from None
+        except Exception as error:  # a signal handler's
+            raise begun(error)
 
     def _peer(self, rank: int) -> int:
         if not 0 <= rank < self._comm.size:

@@ -27,6 +27,7 @@ from weft.core.errors import Error
 from weft.torch import abort_hooks
 from weft.torch.collectives import OPS
 from weft.torch.events import profiler
+from weft.torch.refusals import tell
 from weft.torch.tensors import DTYPES
 from weft.torch.works import Done, explained
 
@@ -112,6 +113,7 @@ def _failed(comm: Communicator, result: int) -> None:
         comm._failed(result)
     except Error as error:
         abort_hooks.look(comm)
+        tell(comm, None, error)
         raise explained(error) from None
 
 

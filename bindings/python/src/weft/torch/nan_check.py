@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from weft.core.communicator import Communicator
+from weft.torch.refusals import refusing
 
 _VARIABLE = "TORCH_DIST_NAN_CHECK"
 
@@ -51,20 +52,24 @@ _READ: dict[str, tuple[str, Callable[..., Any]]] = {
 }
 
 
+# These have messages, whose receivers are not told.
+_BY_MESSAGES = ("alltoall", "send")
+
+
 def checked(kind: type[Any], old_names: dict[str, str]) -> type[Any]:
     """A subclass of a group or backend of weft's whose operations check what they read."""
-    methods = {method: _checked(getattr(kind, method), name, read) for method, (name, read) in _READ.items()}
+    methods = {method: _checked(getattr(kind, method), method, name, read) for method, (name, read) in _READ.items()}
     return type(f"Checked{kind.__name__}", (kind,), {**methods, **{old: methods[new] for old, new in old_names.items()}})
 
 
-def _checked(operation: Callable[..., Any], name: str, read: Callable[..., Any]) -> Callable[..., Any]:
+def _checked(operation: Callable[..., Any], method: str, name: str, read: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(operation)
     def call(self: Any, *given: Any, **named: Any) -> Any:
         for place, tensor in enumerate(read(self._comm.rank, *given)):
             refuse_nan(self._comm, name, place, tensor)
         return operation(self, *given, **named)
 
-    return call
+    return call if method in _BY_MESSAGES else refusing(name)(call)
 
 
 def refuse_nan(comm: Communicator, name: str, place: int, tensor: Any) -> None:
@@ -76,4 +81,4 @@ def refuse_nan(comm: Communicator, name: str, place: int, tensor: Any) -> None:
     count = int(found.sum())
     if count:
         raise RuntimeError(f"{name} on {comm.name}: rank {comm.rank} gives NaN, {count} of {values.numel()} elements of its tensor {place} ({values.dtype}, "
-                           f"{list(values.shape)}), the first at {found.nonzero()[0].tolist()}; nothing was sent, and peers wait ({_VARIABLE}=1 looks)")
+                           f"{list(values.shape)}), the first at {found.nonzero()[0].tolist()}; nothing was sent ({_VARIABLE}=1 looks)")

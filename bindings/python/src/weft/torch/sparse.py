@@ -5,6 +5,7 @@ import torch
 
 from weft.core.communicator import Communicator
 from weft.core.errors import Error, Result
+from weft.torch.refusals import begun
 from weft.torch.tensors import DTYPES, check_reduced, to_reduce
 
 _KINDS = list(DTYPES)
@@ -21,6 +22,16 @@ def all_reduce(comm: Communicator, tensor: torch.Tensor) -> None:
     own = tensor.detach().coalesce()
     _ = nothing + own  # what torch cannot add it refuses here, before anything is sent
     indices, values = own.indices().contiguous(), own.values().contiguous()
+    try:
+        total = _sum(comm, tensor, indices, values, nothing)
+    except Exception as error:
+        raise begun(error)
+    with torch.no_grad():
+        tensor.copy_(total.coalesce())
+
+
+def _sum(comm: Communicator, tensor: torch.Tensor, indices: torch.Tensor, values: torch.Tensor, total: torch.Tensor) -> torch.Tensor:
+    """Of all ranks' indices and values, added to `total`."""
     counts = _counts(comm, tensor, indices.shape[1])
     # Every rank's, padded to the longest: their number is small beside what they would be dense.
     longest = max(counts)
@@ -33,11 +44,9 @@ def all_reduce(comm: Communicator, tensor: torch.Tensor) -> None:
         comm.all_gather(own_indices, all_indices)
         address, kind, count = to_reduce(own_values)
         comm.all_gather((address, kind, count), (all_values.data_ptr(), kind, count * comm.size))
-    total = nothing
     for rank, count_of_rank in enumerate(counts):
         total = total + torch.sparse_coo_tensor(all_indices[rank, :, :count_of_rank], all_values[rank, :count_of_rank], tensor.shape, check_invariants=False)
-    with torch.no_grad():
-        tensor.copy_(total.coalesce())
+    return total
 
 
 def _counts(comm: Communicator, tensor: torch.Tensor, count: int) -> list[int]:
