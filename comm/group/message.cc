@@ -32,9 +32,9 @@ std::string TagText(uint64_t tag) {
 }
 
 // What a newer caller's struct has besides is not known here, and 0.
-void FillInfo(const MessageFacts& facts, weft_message_info_t* info) {
+void FillInfo(int source, const MessageFacts& facts, weft_message_info_t* info) {
   const weft_message_info_t known = {.struct_size = info->struct_size,
-                                     .source = facts.source,
+                                     .source = source,
                                      .dtype = facts.dtype,
                                      .tag = facts.tag,
                                      .count = facts.count};

@@ -33,9 +33,8 @@ struct Message {
   int64_t timeout_ns = 0;  // 0: the group's
 };
 
-// What a receive or a probe has found.
+// What a receive or a probe has found, beside the source.
 struct MessageFacts {
-  int source = -1;
   uint64_t tag = 0;
   size_t count = 0;
   weft_dtype_t dtype = WEFT_UINT8;
@@ -47,12 +46,12 @@ inline bool AsksFor(const Message& message, int source, uint64_t tag) {
          (message.peer == source || message.peer == WEFT_ANY_SOURCE);
 }
 
-void FillInfo(const MessageFacts& facts, weft_message_info_t* info);
+void FillInfo(int source, const MessageFacts& facts, weft_message_info_t* info);
 
 // Where its caller wants to know.
-inline void TellFacts(const Message& message, const MessageFacts& facts) {
-  if (message.sender != nullptr) *message.sender = facts.source;
-  if (message.info != nullptr) FillInfo(facts, message.info);
+inline void TellFacts(const Message& message, int source, const MessageFacts& facts) {
+  if (message.sender != nullptr) *message.sender = source;
+  if (message.info != nullptr) FillInfo(source, facts, message.info);
 }
 
 // "send", "recv" or "probe".

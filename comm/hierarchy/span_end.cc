@@ -84,24 +84,25 @@ std::string SpanEnd::AddressOf(int rank) const {
   return fmt::format("{} ({})", member.agent, member.choice);
 }
 
-// From `rank` on, as far as this island knows; it was at `before` first.
-SpanEnd::Way SpanEnd::Follow(int rank, const std::vector<int>& before) const {
+// As far as this island knows. What two ranks exchange leads nowhere, however long it takes.
+SpanEnd::Way SpanEnd::Follow(int rank, const std::vector<int>& before, int finder) const {
   Way way{.ranks = {rank}};
   while (records_ != nullptr && records_->Has(way.ranks.back())) {
     const int at = way.ranks.back();
     const std::optional<SpanWait> wait = records_->WaitOf(at);
     if (!wait || wait->awaited < 0 || wait->awaited == at || IsHeld(StateOf(at))) break;
-    if (IsAmong(way.ranks, wait->awaited) || IsAmong(before, wait->awaited)) {
-      way.again = wait->awaited;
-      break;
-    }
+    const bool was_there = IsAmong(way.ranks, wait->awaited) || IsAmong(before, wait->awaited);
+    way.moves = wait->met;
+    if (was_there && !way.moves) way.again = wait->awaited;
+    if (was_there || (way.moves && wait->awaited == finder)) break;
     way.ranks.push_back(wait->awaited);
+    if (way.moves) break;
   }
   return way;
 }
 
 int SpanEnd::HoldingUp(int rank) const {
-  const Way way = Follow(rank, {});
+  const Way way = Follow(rank, {}, -1);
   return way.again >= 0 ? rank : way.ranks.back();
 }
 
@@ -130,7 +131,7 @@ std::string SpanEnd::WayText(const Way& way) const {
 }
 
 SpanEnd::LastWait SpanEnd::LastWaitFrom(int rank, int awaited) const {
-  const Way way = Follow(awaited, {});
+  const Way way = Follow(awaited, {}, rank);
   if (way.again >= 0) return {rank, awaited};
   const size_t count = way.ranks.size();
   return {count == 1 ? rank : way.ranks[count - 2], way.ranks.back()};
@@ -215,7 +216,7 @@ std::optional<FailureRecord> SpanEnd::Traced(const FailureRecord& record) const 
   for (const int32_t world_rank : record.way)
     before.push_back(RankOf(world_rank));
   if (!before.empty()) before.pop_back();  // the one that is named
-  Way way = Follow(named, before);
+  Way way = Follow(named, before, RankOf(record.finder));
   way.ranks.insert(way.ranks.begin(), before.begin(), before.end());
   if (way.ranks.size() > kFailureWayMax || IsAmong(way.ranks, -1)) return std::nullopt;
   FailureRecord traced = record;
@@ -227,7 +228,7 @@ std::optional<FailureRecord> SpanEnd::Traced(const FailureRecord& record) const 
     traced.culprit = traced.way.front();
   } else {
     // An island that stands still says nothing.
-    const bool ends_here = records_->Has(way.ranks.back()) || Stalls(way.ranks.back());
+    const bool ends_here = way.moves || records_->Has(way.ranks.back()) || Stalls(way.ranks.back());
     traced.traced = ends_here ? FailureRecord::kTracedToEnd : record.traced + 1;
     traced.culprit = traced.way.back();
   }

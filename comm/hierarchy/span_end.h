@@ -109,9 +109,12 @@ class SpanEnd {
     std::vector<int> ranks;
     // The last waits for this one, where the way was before; -1: for nobody that is known.
     int again = -1;
+    // A rank of it has come to what it is waited for with, so that data moves: nobody waits for whom that rank waits for itself.
+    bool moves = false;
   };
 
-  Way Follow(int rank, const std::vector<int>& before) const;
+  // From `rank`, which `finder` waits for; it was at `before` first.
+  Way Follow(int rank, const std::vector<int>& before, int finder) const;
   std::string WayText(const Way& way) const;
   std::optional<FailureRecord> Refused(const FailureRecord& record) const;
   FailureRecord RecordOf(weft_result_t result, int rank) const;

@@ -279,7 +279,7 @@ absl::StatusOr<bool> SpanGroup::TryProbe(const Message& message) {
   messages_.Issue(&probe);
   if (!probe.done) messages_.Step();
   messages_.Withdraw(&probe);
-  if (probe.done) TellFacts(message, probe.facts);
+  if (probe.done) TellFacts(message, probe.source, probe.facts);
   return probe.done;
 }
 

@@ -16,7 +16,7 @@ SpanMessageWork::SpanMessageWork(std::shared_ptr<SpanGroup> group,
 void SpanMessageWork::End(const absl::Status& status) {
   for (size_t i = 0; i < count() && status.ok(); ++i) {
     const SpanMessage& ended = message(i);
-    if (!ended.message.is_send) TellFacts(ended.message, ended.facts);
+    if (!ended.message.is_send) TellFacts(ended.message, ended.source, ended.facts);
   }
   status_ = WithOperation(status, MessageName(message(0).message), /*sequence=*/-1);
   SetEnded();

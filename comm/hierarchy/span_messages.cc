@@ -185,8 +185,7 @@ void SpanMessages::EndProbe(SpanMessage* probe, const Offer& offer) {
   probe->source = offer.source;
   const size_t element_bytes = ElementBytesOf(offer.signature);
   const bool known = element_bytes != 0;
-  probe->facts = {.source = offer.source,
-                  .tag = offer.tag,
+  probe->facts = {.tag = offer.tag,
                   .count = known ? offer.bytes / element_bytes : offer.bytes,
                   .dtype = known ? DtypeOf(offer.signature) : WEFT_UINT8};
   probe->done = true;
@@ -199,10 +198,8 @@ void SpanMessages::Withdraw(const SpanMessage* probe) {
 
 void SpanMessages::Match(SpanMessage* receive, Offer offer) {
   receive->source = offer.source;
-  receive->facts = {.source = offer.source,
-                    .tag = offer.tag,
-                    .count = receive->message.count,
-                    .dtype = receive->message.dtype};
+  receive->facts = {
+      .tag = offer.tag, .count = receive->message.count, .dtype = receive->message.dtype};
   if (offer.source == route_.rank) return MatchOwn(receive, std::move(offer));
   receive->data = Half(*receive, offer.source, offer.tag, offer.number);
   route_.transport->Post(&receive->data);

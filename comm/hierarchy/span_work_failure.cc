@@ -58,9 +58,13 @@ absl::Status DifferentCall(const SpanWork& failed, ErrorFields fields, int rank,
 
 absl::Status LateCall(const SpanWork& late, ErrorFields fields, int rank) {
   const std::string heading = CallHeading(late, &fields);
-  return MakeError(WEFT_TIMEOUT, fields,
-                   fmt::format("{}rank {} waits for rank {}, which did not come to it in time",
-                               heading, rank, late.run().WaitsFor()));
+  const int awaited = late.run().WaitsFor();
+  const bool met = awaited >= 0 && late.run().HasMet(awaited);
+  return MakeError(
+      WEFT_TIMEOUT, fields,
+      fmt::format("{}rank {} waits for rank {}, which {}", heading, rank, awaited,
+                  met ? "has come to it, but what the two exchange was not through in time"
+                      : "did not come to it in time"));
 }
 
 absl::Status CutOffCall(const SpanWork& waiting, ErrorFields fields, int rank,

@@ -67,8 +67,10 @@ absl::Status Inbox::Open(int source, bool* open) {
 
 absl::Status Inbox::Add(MessageOperation& recv, MessageList* ended) {
   ++pending_;
-  WEFT_RETURN_IF_ERROR(MatchUnexpected(recv, ended));
-  if (recv.source >= 0) return absl::OkStatus();
+  if (unexpected_bytes_ > 0) {
+    WEFT_RETURN_IF_ERROR(MatchUnexpected(recv, ended));
+    if (recv.source >= 0) return absl::OkStatus();
+  }
   Post(recv);
   bool moved = false;
   if (recv.message().peer != WEFT_ANY_SOURCE) return Scan(recv.message().peer, ended, &moved);
@@ -79,7 +81,6 @@ absl::Status Inbox::Add(MessageOperation& recv, MessageList* ended) {
 }
 
 absl::Status Inbox::MatchUnexpected(MessageOperation& recv, MessageList* ended) {
-  if (unexpected_bytes_ == 0) return absl::OkStatus();
   const bool any = recv.message().peer == WEFT_ANY_SOURCE;
   for (int i = 0; i < (any ? state_.size : 1); ++i) {
     const int source = any ? (next_any_ + i) % state_.size : recv.message().peer;
@@ -117,10 +118,8 @@ MessageOperation* Inbox::FindPosted(int source, const MessageHeader& header, Mes
 void Inbox::EndProbe(MessageOperation& probe, int source, const MessageHeader& header,
                      MessageList* ended) {
   probe.source = source;
-  probe.facts = {.source = source,
-                 .tag = header.tag,
-                 .count = header.count,
-                 .dtype = static_cast<weft_dtype_t>(header.dtype)};
+  probe.facts = {
+      .tag = header.tag, .count = header.count, .dtype = static_cast<weft_dtype_t>(header.dtype)};
   MessageRing::SetCourse(probe.recorded, 0, source);
   End(probe, ended);
 }
@@ -169,10 +168,7 @@ absl::Status Inbox::Scan(int source, MessageList* ended, bool* moved) {
       return Corrupt(source, fmt::format("is of membership epoch {}, this rank of {}", header.epoch,
                                          state_.epoch));
     }
-    MessageOperation* const front = posted_.front();
-    const bool takes = front != nullptr && !front->message().is_probe &&
-                       AsksFor(front->message(), source, header.tag);
-    if (MessageOperation* const recv = takes ? front : FindPosted(source, header, ended)) {
+    if (MessageOperation* const recv = FindPosted(source, header, ended)) {
       Unpost(*recv);
       status = Match(*recv, source, header, payload, ended);
     } else if (!Wanted(source)) {
@@ -196,11 +192,8 @@ absl::Status Inbox::Match(MessageOperation& recv, int source, const MessageHeade
   const Message& message = recv.message();
   const auto dtype = static_cast<weft_dtype_t>(header.dtype);
   recv.source = source;
-  recv.facts.source = source;
-  if (message.info != nullptr) {
-    recv.facts = {
-        .source = source, .tag = header.tag, .count = message.count, .dtype = message.dtype};
-  }
+  if (message.info != nullptr)
+    recv.facts = {.tag = header.tag, .count = message.count, .dtype = message.dtype};
   if (message.peer == WEFT_ANY_SOURCE) {
     next_any_ = (source + 1) % state_.size;
     MessageRing::SetCourse(recv.recorded, 0, source);

@@ -120,7 +120,7 @@ void MessageEngine::End(MessageOperation& operation, const absl::Status& found) 
   const absl::Status& status = found.ok() ? found : failure;
   EndWait();
   const Message& message = operation.message();
-  if (status.ok() && !message.is_send) TellFacts(message, operation.facts);
+  if (status.ok() && !message.is_send) TellFacts(message, operation.source, operation.facts);
   if (!message.is_probe) counters_.MessageEnded(message.is_send, operation.bytes(), status.ok());
   MessageRing::SetState(operation.recorded,
                         status.ok() ? MessageState::kDone : MessageState::kFailed);

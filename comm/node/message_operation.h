@@ -67,7 +67,7 @@ class MessageOperation {
   MessageRing::Place recorded;  // in the flight recorder
   MessageWork* work = nullptr;  // that it belongs to, if it is asynchronous
   int source = -1;              // of a receive: whose message it has been matched with
-  MessageFacts facts;           // and what it is; what a probe has found
+  MessageFacts facts;           // and what it is, if its caller asks; what a probe has found
   uint32_t rts = 0;             // number of the RTS in its channel
   // A receive: the sender's buffer, mapped here (place) or to be read by the kernel (address); neither: it is streamed.
   const char* place = nullptr;

@@ -271,6 +271,38 @@ TEST_F(WaitsOfAnIsland, ACircleIsSaidOnce) {
   EXPECT_LT(traced->sentence.size(), 160u) << traced->sentence;
 }
 
+// Both sides have come to what they exchange, so data moves, if slowly.
+TEST_F(WaitsOfAnIsland, AnExchangeThatMovesIsNoCircle) {
+  FailureRecord record{
+      .group_id = 7, .finder = 10, .culprit = 11, .result = WEFT_TIMEOUT, .sentence = "late"};
+  for (const bool both : {false, true}) {
+    SCOPED_TRACE(both);
+    Wait(0, {.sequence = 12, .awaited = 4, .met = both});
+    Wait(2, {.sequence = 12, .awaited = 1, .met = true});
+    const std::optional<FailureRecord> traced = end_->Traced(record);
+    ASSERT_TRUE(traced.has_value());
+    EXPECT_EQ(traced->culprit, 14);
+    EXPECT_EQ(traced->traced, FailureRecord::kTracedToEnd);
+    EXPECT_TRUE(
+        traced->sentence.starts_with("late; that one waits itself, for rank 4 (host h, pid "));
+    EXPECT_EQ(traced->sentence.find("for each other"), std::string::npos) << traced->sentence;
+    EXPECT_EQ(end_->HoldingUp(1), 4);
+  }
+  // With the finder, of another island, which is not to be blamed for its own deadline.
+  Wait(0, {.sequence = 12, .awaited = 0, .met = true});
+  std::optional<FailureRecord> traced = end_->Traced(record);
+  ASSERT_TRUE(traced.has_value());
+  EXPECT_EQ(traced->culprit, 11);
+  EXPECT_EQ(traced->traced, FailureRecord::kTracedToEnd);
+  EXPECT_EQ(traced->sentence, "late");
+  // With a third rank of another island, whose own waits keep nobody here.
+  Wait(0, {.sequence = 12, .awaited = 2, .met = true});
+  traced = end_->Traced(record);
+  ASSERT_TRUE(traced.has_value());
+  EXPECT_EQ(traced->culprit, 12);
+  EXPECT_EQ(traced->traced, FailureRecord::kTracedToEnd);
+}
+
 TEST_F(WaitsOfAnIsland, ALongWayIsNotSpeltOut) {
   FailureRecord record{
       .group_id = 7, .finder = 10, .culprit = 14, .result = WEFT_TIMEOUT, .sentence = "late"};
