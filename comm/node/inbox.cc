@@ -49,10 +49,8 @@ void Inbox::Unpost(MessageOperation& recv) {
   --(recv.message().peer == WEFT_ANY_SOURCE ? wanted_from_any_ : At(recv.message().peer).wanted);
 }
 
-// *open: whether the source has sent anything yet.
-absl::Status Inbox::Open(int source, bool* open) {
-  *open = At(source).reader.open();
-  if (*open) return absl::OkStatus();
+// The reader stays closed as long as the source has sent nothing.
+absl::Status Inbox::Open(int source) {
   const uint64_t word =
       state_.segment.messages(state_.rank).inbox[source].load(std::memory_order_acquire);
   if (word == 0) return absl::OkStatus();
@@ -61,7 +59,6 @@ absl::Status Inbox::Open(int source, bool* open) {
       (word - 1) % Heap::kAlignment == 0 ? peer->At(word - 1, sizeof(Channel)) : nullptr;
   if (place == nullptr) return Corrupt(source, "announced a channel outside its heap");
   At(source).reader = ChannelReader(reinterpret_cast<Channel*>(place), peer);
-  *open = true;
   return absl::OkStatus();
 }
 
@@ -149,11 +146,12 @@ absl::StatusOr<bool> Inbox::PutAside(int source, const MessageHeader& header, co
 
 // One pass over what the ring holds now, while somebody wants something of it.
 absl::Status Inbox::Scan(int source, MessageList* ended, bool* moved) {
-  bool open = false;
   if (!Wanted(source)) return absl::OkStatus();
-  WEFT_RETURN_IF_ERROR(Open(source, &open));
-  if (!open) return absl::OkStatus();
   ChannelReader& reader = At(source).reader;
+  if (!reader.open()) {
+    WEFT_RETURN_IF_ERROR(Open(source));
+    if (!reader.open()) return absl::OkStatus();
+  }
   if (!reader.Refresh()) return Corrupt(source, "counts its messages wrongly");
   absl::Status status;
   while (status.ok() && Wanted(source)) {

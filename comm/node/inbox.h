@@ -88,7 +88,7 @@ class Inbox {
 
   void Post(MessageOperation& recv);
   void Unpost(MessageOperation& recv);
-  absl::Status Open(int source, bool* open);
+  absl::Status Open(int source);
   MessageOperation* FindPosted(int source, const MessageHeader& header, MessageList* ended);
   void EndProbe(MessageOperation& probe, int source, const MessageHeader& header,
                 MessageList* ended);

@@ -113,13 +113,10 @@ void MessageEngine::ForEach(Visit&& visit) const {
 }
 
 void MessageEngine::End(MessageOperation& operation, const absl::Status& found) {
-  absl::Status failure;
-  if (!found.ok()) {
-    failure = WithOperation(found, MessageName(operation.message()), /*sequence=*/-1);
-  }
-  const absl::Status& status = found.ok() ? found : failure;
-  EndWait();
   const Message& message = operation.message();
+  absl::Status status =
+      found.ok() ? absl::OkStatus() : WithOperation(found, MessageName(message), /*sequence=*/-1);
+  EndWait();
   if (status.ok() && !message.is_send) TellFacts(message, operation.source, operation.facts);
   if (!message.is_probe) counters_.MessageEnded(message.is_send, operation.bytes(), status.ok());
   MessageRing::SetState(operation.recorded,
@@ -130,7 +127,7 @@ void MessageEngine::End(MessageOperation& operation, const absl::Status& found) 
       works_.fetch_sub(1, std::memory_order_seq_cst);
     }
   }
-  operation.End(status);
+  operation.End(std::move(status));
 }
 
 // The group has ended, or ends here. Operations whose buffers peers may read end when those have let go.
