@@ -39,6 +39,11 @@ function(weft_precompile_test target)
     list(TRANSFORM weft_test_own_headers PREPEND ${PROJECT_SOURCE_DIR}/)
     target_precompile_headers(${weft_test_header_target} PRIVATE ${weft_common_headers} <thread> <gmock/gmock.h>
                               <gtest/gtest.h> ${weft_test_own_headers})
+    if(weft_test_own_headers)
+      # GCC knows the headers that a precompiled one was made of by their times. One that ccache kept from another checkout
+      # has that one's, and each of these headers would be read twice.
+      set_target_properties(${weft_test_header_target} PROPERTIES CXX_COMPILER_LAUNCHER "")
+    endif()
   endif()
   target_precompile_headers(${target} REUSE_FROM ${weft_test_header_target})
 endfunction()
