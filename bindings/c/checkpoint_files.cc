@@ -48,8 +48,10 @@ void Answer(weft::ModelCopy made, weft_checkpoint_copied_t* copied) {
   answer.tensor_count = made.tensors;
   answer.value_bytes = made.bytes;
   answer.file_count = static_cast<size_t>(
-      std::count_if(made.files.begin(), made.files.end(),
-                    [](const std::string& name) { return !name.ends_with(".json"); }));
+      std::count_if(made.files.begin(), made.files.end(), [&](const std::string& name) {
+        // An index is never alone; a file may have any name.
+        return made.files.size() == 1 || !name.ends_with(".index.json");
+      }));
   answer.checkpoint = path.c_str();
   weft::WriteAnswer(answer, copied);
 }

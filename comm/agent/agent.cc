@@ -119,7 +119,8 @@ void Agent::LookForCycle(const std::vector<std::shared_ptr<Watched>>& groups) {
   const int64_t now_ns = clock_.NowNs();
   const bool again = !cycle.empty() && IsSeenAgain(cycle);
   if (!again) {
-    cycle_ = cycle;
+    cycle_ = std::vector<ProcessWait>(
+        cycle);  // not into the room of one that has gone, which would stay
     cycle_looks_ = 0;
     cycle_since_ns_ = now_ns;
   }

@@ -1,7 +1,8 @@
 // libweft_cuda.so: the kernels for GPUs, as images that the driver loads. It has nothing else of weft's and needs nothing of CUDA's.
 //
-//   const absl::StatusOr<const ModuleTable*> module = OpenModule(kCudaModule);     // base/module.h
-//   for (const CudaImage& image : reinterpret_cast<const CudaModule*>(*module)->Images()) ...
+//   WEFT_ASSIGN_OR_RETURN(const ModuleTable* const table, OpenModule(name));      // base/module.h; the entry is weft_cuda_module
+//   const auto& module = *reinterpret_cast<const CudaModule*>(table);
+//   for (size_t i = 0; i < module.image_count; ++i) ... module.images[i] ...
 //
 // An image is a fat binary: machine code for several kinds of GPUs, and PTX for later ones. Its kernels have the names of
 // comm/device/kernels/kernel_list.h and shard/optimizer/device/kernel_list.h.

@@ -24,9 +24,10 @@ class NoticeBoard {
   static constexpr int kPlaces = 2;  // of each rank, for Take()
   // Another one: what the rank's process waits in, in whichever group (comm/agent/wait_cycle.h). Nobody takes it.
   static constexpr int kProcessPlace = kPlaces;
-  // And one for why it has refused a call (refusal.h).
+  // And these for why it has refused calls (refusal.h), taken in turn.
   static constexpr int kRefusalPlace = kPlaces + 1;
-  static constexpr int kAllPlaces = kPlaces + 2;
+  static constexpr int kRefusalPlaces = 4;
+  static constexpr int kAllPlaces = kRefusalPlace + kRefusalPlaces;
 
   virtual ~NoticeBoard() = default;
 

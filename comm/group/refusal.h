@@ -9,8 +9,8 @@
 // where some make it, all are told MISMATCH, with the rank that has refused, and why. Nobody waits in a refusal, and it has no
 // deadline.
 //
-// Why stands on the board that the ranks of a node share: a rank has one place there, for the oldest refusal that others have
-// not come to yet.
+// The reason stands on the board that the ranks of a node share: a rank has four places there, which its refusals take in turn. The
+// reason of a refusal whose place is still needed by an older one is not told; the rank is.
 //
 // Thread-safety: any thread.
 #pragma once
@@ -45,6 +45,9 @@ class Refusals {
   // That others have not come to: no work of the caller's.
   uint64_t pending() const;
 
+  // For a rank that leaves while there are some: the others' MISMATCH, of the oldest one.
+  absl::Status Cause(const ProcessGroup& group) const;
+
   // The group is closed, so that all have ended. Works keep their group, so it must let go of them.
   void Close();
 
@@ -54,11 +57,18 @@ class Refusals {
   // The record of the next refusal, whose reason is shown; an error as Refuse's.
   absl::StatusOr<uint64_t> Take(const ProcessGroup& group, NoticeBoard* board,
                                 std::optional<OpKind> refused, std::string_view reason);
-  void Began(absl::StatusOr<WorkRef> work);
+  void Began(uint64_t number, absl::StatusOr<WorkRef> work);
 
   mutable Mutex mutex_;
-  std::deque<WorkRef> pending_ WEFT_GUARDED_BY(mutex_);
-  size_t beginning_ WEFT_GUARDED_BY(mutex_) = 0;
+  struct Pending {
+    uint64_t number;  // the step of its purpose
+    std::optional<OpKind> refused;
+    std::string reason;
+    WorkRef work;  // nullptr until it has begun
+  };
+
+  // The oldest first; those that have ended are dropped by the next refusal.
+  std::deque<Pending> pending_ WEFT_GUARDED_BY(mutex_);
   uint64_t count_ WEFT_GUARDED_BY(mutex_) = 0;
   bool closed_ WEFT_GUARDED_BY(mutex_) = false;
   // What refusals exchange: nobody looks at it.
@@ -66,7 +76,10 @@ class Refusals {
   std::vector<char> out_;
 };
 
-// "; rank 3 says: the tensor is sparse", if `notice`, at rank 3's place for refusals, is that of the refusal with this record; else "".
+// Where the reason of the refusal with this record stands, if it does; of another record any place.
+int RefusalPlace(uint64_t purpose_record);
+
+// "; rank 3 says: the tensor is sparse", if `notice`, at RefusalPlace() of rank 3's places, is that of the refusal with this record; else "".
 std::string RefusalText(int rank, uint64_t purpose_record, const WaitNotice& notice);
 
 }  // namespace weft

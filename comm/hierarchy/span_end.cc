@@ -195,7 +195,7 @@ std::optional<FailureRecord> SpanEnd::Refused(const FailureRecord& record) const
   while (place < inner_->size() && inner_->world_rank(place) != record.culprit)
     ++place;
   WaitNotice notice;
-  if (place == inner_->size() || board->Read(place, NoticeBoard::kRefusalPlace, &notice) == 0)
+  if (place == inner_->size() || board->Read(place, RefusalPlace(call->purpose), &notice) == 0)
     return std::nullopt;
   FailureRecord traced = record;
   traced.traced = FailureRecord::kTracedToEnd;

@@ -489,8 +489,12 @@ void SpanGroup::Close() {
     MutexLock lock(mutex_);
     if (closed_) return succession_.Drop();
     closed_ = true;
-    if (!goes_on && (!works_.empty() || !message_works_.empty()))
+    if (!goes_on && message_works_.empty() && !works_.empty() &&
+        works_.size() == refusals_.pending()) {
+      core_.inner->Fail(refusals_.Cause(*this));
+    } else if (!goes_on && (!works_.empty() || !message_works_.empty())) {
       core_.inner->Abort("its handle was destroyed while operations were pending");
+    }
     EndAll(
         goes_on && !cause_.ok()
             ? cause_
@@ -602,6 +606,7 @@ std::string SpanGroup::Explain(const Collective& call, BufferKind /*buffers*/) c
 GroupStats SpanGroup::stats() const {
   GroupStats stats = recorder_.Read();
   stats.pending = queued_.load();
+  stats.pending -= std::min(stats.pending, refusals_.pending());
   if (core_.islands.PlaceOf(rank_) == 0) {
     const auto fellows =
         core_.islands

@@ -58,7 +58,7 @@ std::string Distinction(const RecordedCall& call, const Operation& own) {
 std::string WhyRefused(const NodeState& state, const std::map<int, uint64_t>& refusals) {
   for (const auto& [peer, purpose] : refusals) {
     WaitNotice notice;
-    if (ReadNotice(state.control(peer).notices[NoticeBoard::kRefusalPlace], &notice) == 0) continue;
+    if (ReadNotice(state.control(peer).notices[RefusalPlace(purpose)], &notice) == 0) continue;
     std::string text = RefusalText(state.GroupRank(peer), purpose, notice);
     if (!text.empty()) return text;
   }

@@ -473,7 +473,10 @@ void NodeGroup::Close() {
   UnwatchGroup(&watch_);
   if (part_of_ != nullptr) part_of_->Remove(this);
   const bool messages_pending = messages_.Seal();
-  if (queue_.queued() > 0 || messages_pending || queue_.issue().held()) {
+  const bool calls = queue_.issue().held() || messages_pending;
+  if (queue_.queued() > 0 && queue_.queued() == refusals_.pending() && !calls) {
+    NodeGroup::Fail(refusals_.Cause(*this));
+  } else if (queue_.queued() > 0 || calls) {
     NodeGroup::Abort(kClosedWithOperations);
   }
   EndOperations();

@@ -154,7 +154,7 @@ WEFT_EXPORT weft_result_t weft_group_set_timeout(weft_group_t group, int64_t tim
 
 /* How many collectives this rank has issued on the group, which is the last one's sequence number in messages and in the
  * flight recorder: on all ranks, calls of the same number belong together. Blocking calls and started works count from
- * their call on, those of a batch from its end on, calls that were refused and messages never, refusals (weft_group_refuse); splits and shared memory are made by
+ * their call on, those of a batch from its end on, refusals (weft_group_refuse) count, calls that were refused and messages never do; splits and shared memory are made by
  * collectives, which count too. What another thread calls at this moment may count or not. Never waits. Errors:
  * INVALID_ARGUMENT. Any thread. */
 WEFT_EXPORT weft_result_t weft_group_sequence(weft_group_t group, uint64_t* sequence);

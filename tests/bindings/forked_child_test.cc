@@ -183,6 +183,10 @@ std::vector<NamedCall> GroupCalls() {
        [](Things& t) {
          return weft_group_error(t.group);
        }},
+      {"weft_group_refuse",
+       [](Things& t) {
+         return weft_group_refuse(t.group, "barrier", "by a child");
+       }},
       {"weft_group_abort",
        [](Things& t) {
          return weft_group_abort(t.group, "by a child");

@@ -228,7 +228,7 @@ class Newcomers(ElasticTest):
                     "    if count == 0: die()\n"
                     f"    {does}\n"
                     "    note('here')\n"
-                    "    while True: signal.pause()\n"
+                    "    while True: time.sleep(0.05)\n"
                     "read('here')"))
                 os.remove(os.path.join(self.folder, "here"))
                 self.assertEqual(0, code, err)
@@ -309,7 +309,7 @@ class Signals(ElasticTest):
         run = self.launch("-n", 2, "--elastic", "--max-restarts", 2, *self.member(
             self._WAITS + "signal.signal(signal.SIGUSR1, lambda n, f: say('usr1'))\n"
             "if rank == 0: signal.signal(signal.SIGTERM, lambda n, f: (child.wait(), os._exit(0)))\n"
-            "say('ready')\nwhile True: signal.pause()"))
+            "say('ready')\nwhile True: time.sleep(0.05)"))
         run.wait_for(2, "ready")
         run.process.send_signal(signal.SIGUSR1)
         run.wait_for(2, "usr1")
@@ -323,7 +323,7 @@ class Signals(ElasticTest):
     def test_one_that_has_joined_ends_as_the_others(self):
         run = self.launch("-n", 2, "--elastic", "--max-restarts", 2, *self.member(
             self._WAITS + "if rank == 0: signal.signal(signal.SIGTERM, lambda n, f: (child.wait(), os._exit(0)))\n"
-            "if rank == 1: join()\nsay('ready')\nwhile True: signal.pause()"))
+            "if rank == 1: join()\nsay('ready')\nwhile True: time.sleep(0.05)"))
         run.wait_for(2, "ready")
         run.process.terminate()
         code, _, err = run.finish()
@@ -332,7 +332,7 @@ class Signals(ElasticTest):
 
     def test_none_is_started_again_after_them(self):
         run = self.launch("-n", 3, "--elastic", "--max-restarts", 2, *self.member(
-            "signal.signal(signal.SIGTERM, lambda n, f: os._exit(rank))\nsay('ready')\nwhile True: signal.pause()"))
+            "signal.signal(signal.SIGTERM, lambda n, f: os._exit(rank))\nsay('ready')\nwhile True: time.sleep(0.05)"))
         run.wait_for(3, "ready")
         run.process.terminate()
         code, out, err = run.finish()

@@ -304,7 +304,7 @@ class RestartsOnSeveralNodes(LaunchedTest):
         with tempfile.TemporaryDirectory() as folder:
             runs = self.launch_nodes(
                 _MEET + "def tell(n, f): print('no data', file=sys.stderr, flush=True); os._exit(2)\n"
-                f"if rank == 0: signal.signal(signal.SIGTERM, tell)\nmeet({folder!r}, 4)\nif rank == 3: sys.exit(2)\nsignal.pause()", 0)
+                f"if rank == 0: signal.signal(signal.SIGTERM, tell)\nmeet({folder!r}, 4)\nif rank == 3: sys.exit(2)\nwhile True: time.sleep(0.05)", 0)
             (code, _, err), (other_code, _, other_err) = (run.finish() for run in runs)
         self.assertEqual((2, 2), (code, other_code))
         self.assertEqual(["weftrun: failed first: rank 3 on node 1 exited with code 2", "weftrun: rank 0 exited with code 2, too",

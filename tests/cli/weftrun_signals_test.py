@@ -13,7 +13,7 @@ class Forwarding(LaunchedTest):
             with self.subTest(number.name):
                 run = self.launch("-n", 3, *rank(
                     f"signal.signal({int(number)}, lambda n, f: (say('got it'), sys.exit(0)))\n"
-                    "say('ready')\nwhile True: signal.pause()"))
+                    "say('ready')\nwhile True: time.sleep(0.05)"))
                 run.wait_for(3, "ready")
                 run.process.send_signal(number)
                 code, out, err = run.finish()
@@ -25,7 +25,7 @@ class Forwarding(LaunchedTest):
         run = self.launch("-n", 2, *rank(
             "signal.signal(signal.SIGUSR1, lambda n, f: say('usr1'))\n"
             "signal.signal(signal.SIGUSR2, lambda n, f: sys.exit(0))\n"
-            "say('ready')\nwhile True: signal.pause()"))
+            "say('ready')\nwhile True: time.sleep(0.05)"))
         run.wait_for(2, "ready")
         run.process.send_signal(signal.SIGUSR1)
         run.wait_for(2, "usr1")
@@ -72,7 +72,7 @@ class Forwarding(LaunchedTest):
         cases = [(signal.SIGTERM, signal.SIGTERM), (signal.SIGTERM, signal.SIGINT), (signal.SIGINT, signal.SIGINT), (signal.SIGHUP, signal.SIGTERM)]
         runs = [self.launch("-n", 2, "--stop-grace", 86400, *rank(
             "for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP): signal.signal(number, lambda n, f: say('asked'))\n"
-            "say('ready')\nwhile True: signal.pause()")) for _ in cases]
+            "say('ready')\nwhile True: time.sleep(0.05)")) for _ in cases]
         for run, (first, _) in zip(runs, cases):
             run.wait_for(2, "ready")
             run.process.send_signal(first)
@@ -89,7 +89,7 @@ class Forwarding(LaunchedTest):
     _COUNTS = ("got = []\n"
                "for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP): signal.signal(number, lambda n, f: got.append(n))\n"
                "signal.signal(signal.SIGCONT, lambda n, f: (say('got', sorted(got)), os._exit(128 + got[0])))\n"
-               "say('ready', os.getpid())\nwhile True: signal.pause()")
+               "say('ready', os.getpid())\nwhile True: time.sleep(0.05)")
 
     def stop_counting_ranks(self, *numbers):
         """Two ranks and the signals, all of them within the time of one request; on a machine that was too slow for that, again."""

@@ -103,7 +103,7 @@ class SignalsToWeftrun(LaunchedTest):
         # Rank 0 was asked; then weftrun is, and passes it on; then it is asked again.
         run = self.launch("-n", 2, *rank(
             "signal.signal(signal.SIGTERM, lambda n, f: say('asked'))\nsay('ready')\n"
-            "if rank == 0: time.sleep(0.5); os._exit(143)\nwhile True: signal.pause()"))
+            "if rank == 0: time.sleep(0.5); os._exit(143)\nwhile True: time.sleep(0.05)"))
         run.wait_for(1, "the others have 120 s", "err")
         run.wait_for(2, "ready")
         run.process.terminate()
@@ -119,7 +119,7 @@ class SignalsToWeftrun(LaunchedTest):
 
     def test_one_that_comes_while_the_ranks_end_after_a_failure_is_the_end(self):
         run = self.launch("-n", 2, "--max-restarts", 3, *rank(
-            "signal.signal(signal.SIGUSR1, lambda n, f: rank == 1 and os._exit(9))\nsay('began')\nwhile True: signal.pause()"))
+            "signal.signal(signal.SIGUSR1, lambda n, f: rank == 1 and os._exit(9))\nsay('began')\nwhile True: time.sleep(0.05)"))
         run.wait_for(2, "began")
         run.process.send_signal(signal.SIGUSR1)
         run.wait_for(1, "the others have 2 s", "err")
@@ -145,7 +145,7 @@ class WhatCouldNotBeWritten(LaunchedTest):
         run = self.launch("-n", 3, "--max-restarts", 3, *rank(
             "if rank == 0: sys.exit(143)\n"
             "signal.signal(signal.SIGUSR1, lambda n, f: os._exit(74 if rank == 1 else 143))\n"
-            "say('ready')\nwhile True: signal.pause()"))
+            "say('ready')\nwhile True: time.sleep(0.05)"))
         run.wait_for(2, "ready")
         run.wait_for(1, "the others have 120 s", "err")
         run.process.send_signal(signal.SIGUSR1)

@@ -34,7 +34,7 @@ class Package(RanksTest):
             "collectives", "vectors", "lists", "messages", "bound", "shared", "memory", "reports", "probes", "members", "stores", "communicator", "config")), "__init__",
                  *(f"shard.{name}" for name in ("callbacks", "handles", "structs", "enums", "records", "arrays", "mesh", "policy", "allocator", "optimizer", "param", "unit",
                                                 "step", "context", "__init__")), "checkpoint",
-                 *(f"torch.{name}" for name in ("tensors", "coalescing", "events", "works", "memory", "sparse", "collectives", "extension", "build_ext", "stores", "monitored_barrier", "nan_check", "groups", "ddp", "fsdp",
+                 *(f"torch.{name}" for name in ("abort_hooks", "refusals", "tensors", "coalescing", "events", "works", "memory", "sparse", "collectives", "extension", "build_ext", "stores", "monitored_barrier", "nan_check", "membership", "groups", "ddp", "fsdp",
                                                 "sharding.copies", "sharding.wrapping", "sharding.guards", "sharding.params", "sharding.passing", "sharding.turns", "sharding.layout", "sharding.states", "sharding.optimizers", "sharding.steps", "sharding.units", "sharding.manager", "sharding.__init__", "tracing", "__init__")),
                  *(f"jax.{name}" for name in ("versions", "order", "interruption", "groups", "elements", "operation", "collectives", "messages", "__init__")), "run"]
         files = {path.relative_to(ranks.SOURCE / "weft").with_suffix("").as_posix().replace("/", "."): path.read_text()

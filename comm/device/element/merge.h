@@ -3,7 +3,7 @@
 //
 //   MergeSources<Float32, Average, Bfloat16>(parameters, worker, waiting);
 //
-// `waiting` has room for the results that wait of one thread: Push(level, value) and At(level). A kernel has it in shared memory, as
+// `waiting` has room for the results that wait of one thread: Push(level, value) and Read(level, value). A kernel has it in shared memory, as
 // registers cannot be indexed; MergeDepth() says how many levels a tree needs, 0 to 63.
 // A destination may be one of the sources (same address) only if its elements have the same size.
 #pragma once

@@ -4,11 +4,14 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <new>
 #include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/status.h"
 #include "base/text.h"
@@ -35,6 +38,31 @@ void OnAllShapes(const Body& body) {
   for (const Nodes& shape : {Nodes{2, "2"}, Nodes{3, "0,0,1"}, Nodes{4, "0,1,0,1"}, Nodes{5, "3"}})
     RunNodes(shape, body, -1, kTimeoutNs);
 }
+
+// Of the ranks of a test, threads or forked processes.
+class SharedCount {
+ public:
+  SharedCount()
+      : count_(new (mmap(nullptr, sizeof(*count_), PROT_READ | PROT_WRITE,
+                         MAP_SHARED | MAP_ANONYMOUS, -1, 0)) std::atomic<int>(0)) {}
+
+  SharedCount(const SharedCount&) = delete;
+  SharedCount& operator=(const SharedCount&) = delete;
+
+  ~SharedCount() { munmap(count_, sizeof(*count_)); }
+
+  void Add() { count_->fetch_add(1); }
+
+  void AwaitAtLeast(int count) const {
+    while (count_->load() < count)
+      usleep(100);
+  }
+
+  void Reset() { count_->store(0); }
+
+ private:
+  std::atomic<int>* count_;
+};
 
 std::string SumProblem(ProcessGroup& group, size_t count) {
   std::vector<int32_t> data(count, group.rank() + 1);
@@ -183,7 +211,7 @@ TEST(Refusal, TheOldestOfSeveralIsTheReason) {
 
 // What nobody else comes to is no operation of the program's, and keeps nobody.
 TEST(Refusal, OfOneRankAloneIsNotPendingAndHasNoDeadline) {
-  std::atomic<int> done{0};
+  SharedCount done;
   const auto body = [&](ProcessGroup& group) -> std::string {
     group.SetTimeout(1'000'000);
     if (group.rank() == 0) {
@@ -195,14 +223,43 @@ TEST(Refusal, OfOneRankAloneIsNotPendingAndHasNoDeadline) {
       LookAfterGroups();
     const absl::Status ended = group.error();
     // Nobody leaves before all have looked.
-    done.fetch_add(1);
-    while (done.load() < group.size())
-      usleep(100);
+    done.Add();
+    done.AwaitAtLeast(group.size());
     return ended.ok() ? "" : std::string(ended.message());
   };
   for (const int size : {1, 3}) {
-    done = 0;
+    done.Reset();
     EXPECT_EQ(RunThreadRanks(size, {.name = "s"}, body), "");
+  }
+  done.Reset();
+  RunNodes(Nodes{3, "0,0,1"}, body, -1, kTimeoutNs);
+}
+
+// Who comes after it has left is told what it refused, and not that it left.
+TEST(Refusal, OfARankThatLeavesIsToldToThoseWhoComeLater) {
+  SharedCount has_left;
+  const auto body = [&](ProcessGroup& group) -> std::string {
+    if (group.rank() == 1) {
+      if (!group.Refuse(OpKind::kAllReduce, kWhy).ok()) return "a refusal was refused";
+      group.Close();
+      has_left.Add();
+      return "";
+    }
+    has_left.AwaitAtLeast(1);
+    const absl::Status ended = Call(group, {OpKind::kAllReduce}, 13);
+    if (ResultOf(ended) != WEFT_MISMATCH) return "got: " + std::string(ended.ToString());
+    const std::string sentence(ended.message());
+    const bool said = sentence.find("rank 1 refused all_reduce") != std::string::npos &&
+                      sentence.find(kWhy) != std::string::npos;
+    return said ? "" : "said: " + sentence;
+  };
+  for (const int size : {2, 3, 5}) {
+    has_left.Reset();
+    EXPECT_EQ(RunThreadRanks(size, {.name = "s", .timeout_ns = kTimeoutNs}, body), "") << size;
+  }
+  for (const Nodes& shape : {Nodes{2, "2"}, Nodes{3, "0,0,1"}, Nodes{4, "0,1,0,1"}}) {
+    has_left.Reset();
+    RunNodes(shape, body, -1, kTimeoutNs);
   }
 }
 

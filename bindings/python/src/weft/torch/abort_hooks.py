@@ -1,7 +1,7 @@
 """What a program wants to be called when a group has failed, to keep what explains it: torch's register_abort_hook.
 
-Whoever calls an operation that fails calls the hooks before it raises; a thread, which is there while there are hooks, does so where nobody calls one. Once
-for each failure; who comes meanwhile waits.
+A call of an operation that fails calls the hooks before it raises; where no call does, a thread does, which is there while there are hooks. They are called once
+for each failure; other threads that find the same failure wait until they have returned, so a hook must not wait for such a thread.
 
 Thread-safety: any thread.
 """
@@ -63,12 +63,13 @@ class AbortHooks:
         """Calls them if the group has ended."""
         if not self._hooks:
             return
-        try:
-            ended = self._comm._group is not None and self._comm.failure() is not None
-        except Error:  # it was destroyed at this moment
-            return
-        if ended:
-            self.run()
+        with self._running:  # else what was seen may be the failure before follow()
+            try:
+                ended = self._comm._group is not None and self._comm.failure() is not None
+            except Error:  # it was destroyed at this moment
+                return
+            if ended:
+                self.run()
 
     def run(self) -> None:
         with self._running:

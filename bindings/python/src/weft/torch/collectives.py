@@ -27,7 +27,7 @@ from weft.core.reductions import Reduction
 from weft.core.types import Op
 from weft.torch import abort_hooks, coalescing, sparse
 from weft.torch.events import call_event, profiler
-from weft.torch.refusals import begun, refusing
+from weft.torch.refusals import begun, refusing, tell
 from weft.torch.tensors import ELEMENT_TYPES, Flat, by_rows, check_reduced, elements, is_resolved, like, of, single, to_reduce, write_back
 from weft.torch.works import Done, Started, Together, Waiting, explained
 
@@ -357,9 +357,13 @@ class Collectives:
 
     def end_coalescing(self, device: Any = None) -> Any:
         works = self._open.end()
-        with Batch():
-            for work in works:
-                work.begin()
+        try:
+            with Batch():
+                for work in works:
+                    work.begin()
+        except Exception as error:  # the others' first operation of these meets the refusal
+            tell(self._comm, None, error)
+            raise
         return Together(works)
 
     # ---- messages ----

@@ -29,7 +29,7 @@ _MARK = "weft"
 _NOBODY = -1
 _IN_NO_GROUP = "0"
 _DIGITS = 16
-# How long ranks that are in no list may take to turn out not to have ended.
+# Ranks that are in no list and were not found dead by then count as alive.
 _MOMENT = datetime.timedelta(seconds=1)
 _CALL = "_reconfigure(uuid, handles)"
 

@@ -24,7 +24,7 @@ def all_reduce(comm: Communicator, tensor: torch.Tensor) -> None:
     indices, values = own.indices().contiguous(), own.values().contiguous()
     try:
         total = _sum(comm, tensor, indices, values, nothing)
-    except Exception as error:
+    except Error as error:
         raise begun(error)
     with torch.no_grad():
         tensor.copy_(total.coalesce())
