@@ -137,7 +137,6 @@ absl::Status CheckAbsent(Files& files, const std::string& path) {
 
 absl::Status WriteTensorFile(const SavedCheckpoint& saved, Files& files, const std::string& file,
                              const ExportPlan& plan, const BytesDone& done) {
-  WEFT_RETURN_IF_ERROR(CheckAbsent(files, file));
   WEFT_ASSIGN_OR_RETURN(const SafetensorsMetadata metadata, MetadataOf(saved));
   WEFT_ASSIGN_OR_RETURN(const std::string header, SafetensorsHeader(plan.entries, metadata));
   return WriteFileAtomically(files, file, header.size() + plan.bytes(), [&](WritableFile& to) {
@@ -239,14 +238,21 @@ absl::StatusOr<std::vector<std::string>> ExportShards(const SavedCheckpoint& sav
   bool made = false;
   WEFT_RETURN_IF_ERROR(PrepareFolder(files, folder, &made));
   absl::Status written;
-  for (size_t i = 0; i < plans.size() && written.ok(); ++i)
-    written = WriteTensorFile(saved, files, JoinPath(folder, names[i]), plans[i], done);
-  if (written.ok() && plans.size() > 1) {
-    written = WriteFileAtomically(files, JoinPath(folder, kIndexName), IndexText(plans, names));
+  // Another program may have come to the folder, too: what is its own stays.
+  std::vector<std::string> begun;
+  bool alone = true;
+  for (size_t i = 0; i < names.size() && written.ok(); ++i) {
+    const std::string path = JoinPath(folder, names[i]);
+    written = CheckAbsent(files, path);
+    alone = ResultOf(written) != WEFT_INVALID_ARGUMENT;
+    if (!written.ok()) break;
+    begun.push_back(names[i]);
+    written = i < plans.size() ? WriteTensorFile(saved, files, path, plans[i], done)
+                               : WriteFileAtomically(files, path, IndexText(plans, names));
   }
   if (written.ok() && made) written = files.SyncDirectory(ParentDirectory(folder));
   if (written.ok()) return names;
-  TakeBack(files, folder, names, made);
+  TakeBack(files, folder, begun, made && alone);
   return written;
 }
 

@@ -17,6 +17,7 @@
 #include "shard/checkpoint/tensor_files.h"
 #include "shard/checkpoint/tensor_import.h"
 #include "tests/shard/checkpoint/made_up_state.h"
+#include "tests/shard/checkpoint/watched_files.h"
 #include "tests/sim/sim_files.h"
 
 namespace weft::test::tensor_shards_test {
@@ -198,6 +199,31 @@ absl::StatusOr<std::vector<std::string>> Export(Files& files, size_t shard_bytes
   WEFT_ASSIGN_OR_RETURN(const SavedCheckpoint saved,
                         SavedCheckpoint::Open(files, "/c/step-00000007"));
   return ExportShards(saved, files, "/m", shard_bytes);
+}
+
+// Two that write to one folder: the one that finds a file of the other's takes its own back, and no more.
+TEST(TensorShards, OfAnotherProgramStay) {
+  const MadeUpModel model(1);
+  SimFiles disk;
+  ASSERT_TRUE(MadeUpRanks(model, 3).Save(disk, "/c", {.step = 7}).ok());
+  const std::unique_ptr<SimFiles> alone = disk.Copy();
+  const auto names = Export(*alone, 1);
+  ASSERT_TRUE(names.ok()) << names.status();
+  ASSERT_GT(names->size(), 3U);
+  const std::string others = StrCat("/m/", (*names)[2]);
+  bool came = false;
+  test::WatchedFiles files(disk, [&](const std::string& path) {
+    if (came || path.find((*names)[1]) == std::string::npos) return absl::OkStatus();
+    came = true;
+    return WriteFileAtomically(disk, others, "another's");
+  });
+  const auto refused = Export(files, 1);
+  EXPECT_EQ(ResultOf(refused.status()), WEFT_INVALID_ARGUMENT);
+  EXPECT_THAT(std::string(refused.status().message()), HasSubstr("exists already"));
+  EXPECT_EQ(disk.Contents(others), "another's");
+  const auto left = disk.List("/m");
+  ASSERT_TRUE(left.ok()) << left.status();
+  EXPECT_THAT(*left, testing::ElementsAre((*names)[2]));
 }
 
 TEST(TensorShards, AreWrittenAsTransformersHasThemAndReadBack) {
