@@ -140,6 +140,7 @@ void Agents::BeginRound(int round) {
   round_ = round;
   verdict_.reset();
   script_.clear();
+  said_failed_ = false;
   asking_ = false;
   ranks_of_.clear();
   std::erase_if(gone_, [this](int32_t label) { return label != LabelOf(NodeOf(label)); });
@@ -203,6 +204,7 @@ void Agents::SayFailed(const RoundEnd& verdict) {
   asking_ = false;
   script_.clear();
   Set("verdict", Encode(verdict));
+  said_failed_ = true;
 }
 
 // By either client: the other one may be waiting for its next attempt.

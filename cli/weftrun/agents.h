@@ -81,8 +81,11 @@ class Agents {
 
   const std::optional<RoundEnd>& verdict() const { return verdict_; }
 
-  // True when all that this node said has been heard.
-  bool heard() const { return script_.empty() && (!asking_ || beating_); }
+  // True when all that this node said has been heard: of a failure when the verdict has come, as whether there is a next round is
+  // known only then.
+  bool heard() const {
+    return script_.empty() && (!asking_ || beating_) && (!said_failed_ || verdict_.has_value());
+  }
 
   // Why there will be no verdict, or Ok.
   const absl::Status& failure() const { return failure_; }
@@ -127,10 +130,11 @@ class Agents {
   std::unique_ptr<StoreClient> listener_;  // waits for the verdict
   std::unique_ptr<StoreClient> speaker_;   // does the script
   std::deque<StoreRequest> script_;
-  bool asking_ = false;   // the speaker has a request
-  bool beating_ = false;  // it says no more than that this node is there
-  int64_t beat_ns_ = 0;   // when it shall next
-  StoreRequest asked_;    // the last one
+  bool said_failed_ = false;  // in this round
+  bool asking_ = false;       // the speaker has a request
+  bool beating_ = false;      // it says no more than that this node is there
+  int64_t beat_ns_ = 0;       // when it shall next
+  StoreRequest asked_;        // the last one
   std::set<int32_t>
       gone_;  // node 0's: labels of this round, and of the next one, whose connections have ended
   std::vector<int> ranks_of_;  // node 0's: of the nodes that are ready, in order

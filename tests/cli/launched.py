@@ -104,7 +104,10 @@ class Launched:
 
     def finish(self):
         """Exit code, lines of stdout, lines of stderr."""
-        code = self.process.wait(DEADLINE_S)
+        try:
+            code = self.process.wait(DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{self.process.args} has not ended: {self.lines}") from None
         for reader in self._readers:
             reader.join(DEADLINE_S)
         return code, self.lines["out"], self.lines["err"]
