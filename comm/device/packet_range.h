@@ -37,7 +37,7 @@ class CommonAlignment {
     const size_t missing = (sizes.access_bytes - offset) % sizes.access_bytes / sizes.element_bytes;
     // Two demands agree if the weaker one follows from the stronger.
     const size_t weaker = period < period_ ? period : period_;
-    if (missing % weaker != missing_ % weaker) never_ = true;
+    if (((missing ^ missing_) & (weaker - 1)) != 0) never_ = true;  // powers of two
     if (period > period_) {
       period_ = period;
       missing_ = missing;

@@ -41,8 +41,7 @@ size_t ShiftOf(Shifts shifts, int pointer) {
 // Memory that begins so many bytes after an alignment, with canaries around.
 class Block {
  public:
-  Block(size_t bytes, size_t shift)
-      : bytes_(bytes), storage_(bytes + shift + 3 * kMargin, kCanary) {
+  Block(size_t bytes, size_t shift) : storage_(bytes + shift + 3 * kMargin, kCanary) {
     char* const start = storage_.data() + kMargin;
     at_ = start + (kMargin - reinterpret_cast<uintptr_t>(start) % kMargin) % kMargin + shift;
   }
@@ -58,10 +57,7 @@ class Block {
                        is_canary);
   }
 
-  void Clear() { std::fill(storage_.begin(), storage_.end(), kCanary); }
-
  private:
-  size_t bytes_;
   std::vector<char> storage_;
   char* at_;
 };

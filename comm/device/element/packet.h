@@ -49,11 +49,13 @@ struct AccessOf<8> {
   using type = uint64_t;
 };
 
+struct alignas(16) Words {
+  uint32_t words[4];
+};
+
 template <>
 struct AccessOf<16> {
-  struct alignas(16) type {
-    uint32_t words[4];
-  };
+  using type = Words;
 };
 
 // How many bytes an access has that moves `bytes` bytes, a power of two.
