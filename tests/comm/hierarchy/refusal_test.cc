@@ -174,7 +174,7 @@ TEST(Refusal, OfAllRanksLeavesTheGroupAsItWas) {
 // More than the window of arrivals has room for, while others come late.
 TEST(Refusal, OfAllRanksMayBeManyAndBetweenWorks) {
   OnAllShapes([](ProcessGroup& group) -> std::string {
-    std::vector<int64_t> data(100 * 7, 1);
+    std::vector<int64_t> data(size_t{700}, 1);
     std::vector<WorkRef> works;
     for (size_t i = 0; i < 100; ++i) {
       if (!group.Refuse(OpKind::kScan, "no").ok()) return "a refusal was refused";
