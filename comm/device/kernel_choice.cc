@@ -60,10 +60,6 @@ weft_op_t OfBits(weft_op_t op) {
   }
 }
 
-AccessSizes SizesOf(size_t element_bytes, size_t width) {
-  return {element_bytes, device::AccessBytes(element_bytes * width)};
-}
-
 }  // namespace
 
 KernelChoice ChooseReduce(weft_dtype_t dtype, weft_op_t op, int source_count) {
@@ -109,23 +105,23 @@ device::PacketRange PacketsOf(const KernelChoice& choice,
                               const device::ReduceParameters& parameters, uint64_t count) {
   CommonAlignment alignment;
   for (int s = 0; s < parameters.source_count; ++s)
-    alignment.Add(parameters.sources[s], SizesOf(choice.source_bytes, choice.width));
+    alignment.Add(parameters.sources[s], PacketAccess(choice.source_bytes, choice.width));
   for (int d = 0; d < parameters.destination_count; ++d)
-    alignment.Add(parameters.destinations[d], SizesOf(choice.result_bytes, choice.width));
+    alignment.Add(parameters.destinations[d], PacketAccess(choice.result_bytes, choice.width));
   return alignment.RangeOf(count, choice.width);
 }
 
 device::PacketRange PacketsOf(const KernelChoice& choice, const device::CastParameters& parameters,
                               uint64_t count) {
   CommonAlignment alignment;
-  alignment.Add(parameters.source, SizesOf(choice.source_bytes, choice.width));
-  alignment.Add(parameters.destination, SizesOf(choice.result_bytes, choice.width));
+  alignment.Add(parameters.source, PacketAccess(choice.source_bytes, choice.width));
+  alignment.Add(parameters.destination, PacketAccess(choice.result_bytes, choice.width));
   return alignment.RangeOf(count, choice.width);
 }
 
 device::PacketRange PacketsOf(const device::FillParameters& parameters, uint64_t bytes) {
   CommonAlignment alignment;
-  alignment.Add(parameters.destination, SizesOf(1, 16));
+  alignment.Add(parameters.destination, PacketAccess(1, 16));
   return alignment.RangeOf(bytes, 16);
 }
 

@@ -21,6 +21,11 @@ struct AccessSizes {
   size_t access_bytes;
 };
 
+// Of elements that are moved as packets of `width`.
+constexpr AccessSizes PacketAccess(size_t element_bytes, size_t width) {
+  return {element_bytes, device::AccessBytes(element_bytes * width)};
+}
+
 class CommonAlignment {
  public:
   // The pointer of element 0; it may be NULL, and says nothing then.

@@ -18,10 +18,7 @@ struct TwinPart {
   size_t count;
 };
 
-TwinPart NarrowFloatTwins();
-TwinPart WideFloatTwins();
-TwinPart Float8Twins();
-TwinPart IntegerTwins();
+TwinPart ReduceTwins();
 TwinPart OtherTwins();
 TwinPart OptimizerTwins();
 

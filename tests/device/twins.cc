@@ -7,8 +7,7 @@ namespace {
 
 std::vector<TwinEntry> AllTwins() {
   std::vector<TwinEntry> all;
-  for (const TwinPart& part : {NarrowFloatTwins(), WideFloatTwins(), Float8Twins(), IntegerTwins(),
-                               OtherTwins(), OptimizerTwins()})
+  for (const TwinPart& part : {ReduceTwins(), OtherTwins(), OptimizerTwins()})
     all.insert(all.end(), part.entries, part.entries + part.count);
   return all;
 }

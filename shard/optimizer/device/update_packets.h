@@ -9,9 +9,8 @@
 namespace weft {
 
 inline device::PacketRange UpdatePackets(const OptimizerArrays& arrays) {
-  constexpr size_t kWidth = device::kUpdateWidth;
-  const auto sizes_of = [](weft_dtype_t dtype) -> AccessSizes {
-    return {DtypeSize(dtype), device::AccessBytes(DtypeSize(dtype) * kWidth)};
+  const auto sizes_of = [](weft_dtype_t dtype) {
+    return PacketAccess(DtypeSize(dtype), device::kUpdateWidth);
   };
   CommonAlignment alignment;
   alignment.Add(arrays.weights, sizes_of(WEFT_FLOAT32));
@@ -19,7 +18,7 @@ inline device::PacketRange UpdatePackets(const OptimizerArrays& arrays) {
   alignment.Add(arrays.second_moment, sizes_of(WEFT_FLOAT32));
   alignment.Add(arrays.gradients, sizes_of(arrays.gradient_dtype));
   alignment.Add(arrays.cast, sizes_of(arrays.cast_dtype));
-  return alignment.RangeOf(arrays.count, kWidth);
+  return alignment.RangeOf(arrays.count, device::kUpdateWidth);
 }
 
 }  // namespace weft

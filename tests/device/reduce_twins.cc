@@ -16,12 +16,11 @@ using namespace weft::device;  // NOLINT(google-build-using-namespace)
      RunThreads<ReduceParameters>(parameters, launch, ReduceSources<E, Op, kSources, Out>); \
    }},
 
-constexpr TwinEntry kTwins[] = {WEFT_REDUCE_FLOAT32_KERNELS(WEFT_TWIN)
-                                    WEFT_REDUCE_FLOAT64_KERNELS(WEFT_TWIN)};
+constexpr TwinEntry kTwins[] = {WEFT_REDUCE_KERNELS(WEFT_TWIN)};
 
 }  // namespace
 
-TwinPart WideFloatTwins() {
+TwinPart ReduceTwins() {
   return {kTwins, std::size(kTwins)};
 }
 
