@@ -32,12 +32,12 @@ class CommonAlignment {
   void Add(const void* pointer, const AccessSizes& sizes) {
     if (pointer == nullptr) return;
     const auto address = reinterpret_cast<uintptr_t>(pointer);
-    const size_t offset = address % sizes.access_bytes;
+    const size_t offset = address & (sizes.access_bytes - 1);
     if (sizes.access_bytes <= sizes.element_bytes) {
       if (offset != 0) never_ = true;
       return;
     }
-    if (offset % sizes.element_bytes != 0) never_ = true;
+    if ((offset & (sizes.element_bytes - 1)) != 0) never_ = true;
     const size_t period = sizes.access_bytes / sizes.element_bytes;  // in elements
     const size_t missing = (sizes.access_bytes - offset) % sizes.access_bytes / sizes.element_bytes;
     // Two demands agree if the weaker one follows from the stronger.

@@ -65,11 +65,11 @@ WEFT_INLINE void ForEachOfMember(const SquaresParameters& parameters, uint64_t b
   const char* const first =
       values +
       static_cast<int64_t>(begin - parameters.first_index) * static_cast<int64_t>(sizeof(Raw)) +
-      member * 16;
+      int64_t{16} * member;
   if (whole && (reinterpret_cast<uint64_t>(first) & 15) == 0) {
     WEFT_UNROLL
     for (int row = 0; row < kSquareBlockElements / kSquarePartials; ++row) {
-      const auto raw = LoadPacket<Raw, kOwn>(first + row * kSquarePartials * sizeof(Raw));
+      const auto raw = LoadPacket<Raw, kOwn>(first + sizeof(Raw) * kSquarePartials * row);
       WEFT_UNROLL
       for (int i = 0; i < kOwn; ++i)
         use(i, raw.at[i]);
@@ -79,7 +79,7 @@ WEFT_INLINE void ForEachOfMember(const SquaresParameters& parameters, uint64_t b
   for (int row = 0; row < kSquareBlockElements / kSquarePartials; ++row) {
     WEFT_UNROLL
     for (int i = 0; i < kOwn; ++i) {
-      const uint64_t index = begin + row * kSquarePartials + member * kOwn + i;
+      const uint64_t index = begin + uint64_t{kSquarePartials} * row + uint64_t{kOwn} * member + i;
       if (index < parameters.first_index || index - parameters.first_index >= parameters.count)
         continue;
       use(i, LoadPacket<Raw, 1>(values + (index - parameters.first_index) * sizeof(Raw)).at[0]);
