@@ -3,10 +3,9 @@
 #include <string_view>
 
 #include <dlfcn.h>
-#include <sys/auxv.h>
 #include <unistd.h>
 
-#include "base/standard_fds.h"
+#include "base/shared_library.h"
 #include "base/status.h"
 #include "base/text.h"
 
@@ -34,11 +33,6 @@ absl::Status CannotUse(const ModuleName& name, std::string_view why) {
   return MakeError(WEFT_UNSUPPORTED, StrCat(name.what, " cannot be used: ", why));
 }
 
-const char* LoaderError() {
-  const char* const error = dlerror();
-  return error != nullptr ? error : "unknown error";
-}
-
 using ModuleEntry = const ModuleTable* (*)();
 
 // A module's function may be of another type, which is for the version to show.
@@ -53,19 +47,14 @@ TableOf(ModuleEntry entry) {
 }  // namespace
 
 absl::StatusOr<const ModuleTable*> OpenModuleFrom(const ModuleName& name, const std::string& file) {
-  // It would get a second C library.
-  if (getauxval(AT_BASE) == 0) {
-    return CannotUse(name,
-                     "this program is linked statically, and such programs open no libraries");
+  const absl::StatusOr<void*> library = OpenLibrary(file);
+  if (!library.ok()) {
+    return CannotUse(
+        name, StrCat("the module ", file, " could not be loaded: ", library.status().message()));
   }
-  HoldStandardFds();
-  void* const library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-  if (library == nullptr) {
-    return CannotUse(name, StrCat("the module ", file, " could not be loaded: ", LoaderError()));
-  }
-  const auto entry = reinterpret_cast<ModuleEntry>(dlsym(library, name.entry));
+  const auto entry = reinterpret_cast<ModuleEntry>(dlsym(*library, name.entry));
   if (entry == nullptr) {
-    return CannotUse(name, StrCat(file, " is no module of weft's: ", LoaderError()));
+    return CannotUse(name, StrCat(file, " is no module of weft's: it has no ", name.entry));
   }
   const ModuleTable* const table = TableOf(entry);
   if (table->version != name.version || table->table_bytes != name.table_bytes) {

@@ -153,6 +153,9 @@ const Setting kSettings[] = {
      &Options::offload_io,
      {},
      "auto|uring|threads"},
+    {{"WEFT_CUDA_LIBRARY", "text", "",
+      "CUDA's driver, a path or a name that the system's loader looks for. Empty is libcuda.so.1."},
+     &Options::cuda_library},
     {{"WEFT_TOPOLOGY_FILE", "text", "",
       "File that describes a machine, as weftctl topology dump writes it; it is believed in place "
       "of what the system says. Empty is the machine itself."},

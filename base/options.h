@@ -39,6 +39,7 @@ struct Options {
   int64_t net_bytes = 64 << 20;     // WEFT_NET_BYTES: kept between operations over nodes
   bool probe = false;               // WEFT_PROBE: measures the links between nodes
   std::string offload_io = "auto";  // WEFT_OFFLOAD_IO: auto, uring, threads
+  std::string cuda_library;         // WEFT_CUDA_LIBRARY: in place of libcuda.so.1
   std::string topology_file;        // WEFT_TOPOLOGY_FILE: in place of the machine's own
   bool insecure = false;            // WEFT_INSECURE: several nodes without a secret
   std::string job_secret_file;      // WEFT_JOB_SECRET_FILE

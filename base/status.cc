@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::string_view kPayloadUrl = "weft/error";
 constexpr char kSeparator = '\x1f';
-constexpr size_t kFieldCount = 13;
+constexpr size_t kFieldCount = 14;
 
 struct CodePair {
   weft_result_t result;
@@ -94,7 +94,7 @@ absl::Status MakeStatus(absl::StatusCode code, weft_result_t result, const Error
           {StrCat(static_cast<int>(result)), StrCat(fields.rank), StrCat(fields.pid),
            StrCat(fields.signal), StrCat(fields.exit_code), StrCat(fields.sequence), fields.host,
            Name(fields.group), fields.operation, StrCat(fields.world_rank), Name(fields.unit),
-           Name(fields.param), StrCat(fields.device)},
+           Name(fields.param), StrCat(fields.device), StrCat(fields.device_code)},
           separator)));
   return status;
 }
@@ -156,6 +156,7 @@ ErrorFields FieldsOf(const absl::Status& status) {
     fields.unit = (*parts)[10];
     fields.param = (*parts)[11];
     fields.device = static_cast<int32_t>(Number((*parts)[12]));
+    fields.device_code = static_cast<int32_t>(Number((*parts)[13]));
   }
   return fields;
 }

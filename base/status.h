@@ -30,10 +30,11 @@ struct ErrorFields {
   std::string host = {};
   std::string group = {};
   std::string operation = {};
-  int32_t world_rank = -1;  // of the culprit, in the group that all others were split from
-  std::string unit = {};    // the shard unit that it is about
-  std::string param = {};   // and its param
-  int32_t device = -1;      // the accelerator that failed
+  int32_t world_rank = -1;   // of the culprit, in the group that all others were split from
+  std::string unit = {};     // the shard unit that it is about
+  std::string param = {};    // and its param
+  int32_t device = -1;       // the accelerator that failed
+  int32_t device_code = -1;  // and the code of its driver, CUresult
 };
 
 // A failed status. `message` is a full sentence: attempted, found, what to do.

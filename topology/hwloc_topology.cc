@@ -21,7 +21,7 @@
 #include <hwloc/distances.h>
 
 #include "base/host.h"
-#include "base/standard_fds.h"
+#include "base/shared_library.h"
 #endif
 
 namespace weft {
@@ -60,18 +60,15 @@ struct Hwloc {
 
 // Opened for good: its plugins do not expect to be unloaded.
 absl::StatusOr<Hwloc> OpenHwloc() {
-  HoldStandardFds();
-  void* const library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
-  // Of this thread, so what dlerror says is of the call before.
-  if (library == nullptr) {
-    return MakeError(WEFT_UNSUPPORTED,
-                     StrCat("opening hwloc: ", dlerror(),  // NOLINT(concurrency-mt-unsafe)
-                            "; install it (Debian: libhwloc15)"));
+  const absl::StatusOr<void*> library = OpenLibrary(kLibrary);
+  if (!library.ok()) {
+    return MakeError(WEFT_UNSUPPORTED, StrCat("opening hwloc: ", library.status().message(),
+                                              "; install it (Debian: libhwloc15)"));
   }
   Hwloc hwloc{};
   const char* missing = nullptr;
   const auto find = [&](const char* name, auto* function) {
-    *function = reinterpret_cast<std::remove_pointer_t<decltype(function)>>(dlsym(library, name));
+    *function = reinterpret_cast<std::remove_pointer_t<decltype(function)>>(dlsym(*library, name));
     if (*function == nullptr) missing = name;
   };
   find("hwloc_get_api_version", &hwloc.get_api_version);

@@ -38,6 +38,7 @@ weft_error_info_t ToInfo(weft_result_t result, const ErrorFields& fields) {
   CopyText(info.unit, fields.unit);
   CopyText(info.param, fields.param);
   info.device = fields.device;
+  info.device_code = fields.device_code;
   return info;
 }
 

@@ -29,8 +29,9 @@ typedef struct weft_error_info {
                            the same as rank if it was not split */
   char
       unit[64]; /* the shard unit that the failed call was made for, or that the failure is about */
-  char param[64]; /* its param, likewise */
-  int32_t device; /* the accelerator that failed; -1 where there is none, as in host memory */
+  char param[64];      /* its param, likewise */
+  int32_t device;      /* the accelerator that failed; -1 where there is none, as in host memory */
+  int32_t device_code; /* what its driver returned (CUresult); -1 where there is none */
 } weft_error_info_t;
 
 /* The short name of a result code, "peer_lost"; "unknown" for an unknown one. Static storage. Any

@@ -38,6 +38,7 @@ TEST(ErrorInfo, BeforeAnyFailureEverythingIsUnknown) {
     EXPECT_STREQ(info.unit, "");
     EXPECT_STREQ(info.param, "");
     EXPECT_EQ(info.device, -1);
+    EXPECT_EQ(info.device_code, -1);
   });
 }
 

@@ -482,6 +482,7 @@ class weft_error_info_t(Structure):
         ("unit", c_char * 64),
         ("param", c_char * 64),
         ("device", c_int32),
+        ("device_code", c_int32),
     ]
 
 

@@ -1,0 +1,66 @@
+#include "comm/device/driver/stream.h"
+
+#include "base/status.h"
+
+namespace weft {
+
+absl::StatusOr<DeviceStream> DeviceStream::Create(const Device& device) {
+  WEFT_ASSIGN_OR_RETURN(const ContextScope scope, ContextScope::Enter(device));
+  cuda::Stream stream = nullptr;
+  WEFT_RETURN_IF_ERROR(device.Check(device.driver->StreamCreate(&stream, cuda::kStreamNonBlocking),
+                                    "cuStreamCreate"));
+  return DeviceStream(&device, stream);
+}
+
+DeviceStream::~DeviceStream() {
+  if (stream_ == nullptr) return;
+  const absl::StatusOr<ContextScope> scope = ContextScope::Enter(*device_);
+  if (scope.ok()) device_->driver->StreamDestroy(stream_);
+}
+
+absl::Status DeviceStream::Finish() const {
+  WEFT_ASSIGN_OR_RETURN(const ContextScope scope, ContextScope::Enter(*device_));
+  return device_->Check(device_->driver->StreamSynchronize(stream_), "cuStreamSynchronize");
+}
+
+absl::StatusOr<DeviceEvent> DeviceEvent::Create(const Device& device, bool timed) {
+  WEFT_ASSIGN_OR_RETURN(const ContextScope scope, ContextScope::Enter(device));
+  cuda::Event event = nullptr;
+  WEFT_RETURN_IF_ERROR(device.Check(
+      device.driver->EventCreate(&event, timed ? 0 : cuda::kEventDisableTiming), "cuEventCreate"));
+  return DeviceEvent(&device, event);
+}
+
+DeviceEvent::~DeviceEvent() {
+  if (event_ == nullptr) return;
+  const absl::StatusOr<ContextScope> scope = ContextScope::Enter(*device_);
+  if (scope.ok()) device_->driver->EventDestroy(event_);
+}
+
+absl::Status DeviceEvent::Record(cuda::Stream stream) const {
+  // The legacy stream is that of the current context.
+  WEFT_ASSIGN_OR_RETURN(const ContextScope scope, ContextScope::Enter(*device_));
+  return device_->Check(device_->driver->EventRecord(event_, stream), "cuEventRecord");
+}
+
+absl::Status DeviceEvent::OrderBehind(cuda::Stream stream) const {
+  WEFT_ASSIGN_OR_RETURN(const ContextScope scope, ContextScope::Enter(*device_));
+  return device_->Check(device_->driver->StreamWaitEvent(stream, event_, 0), "cuStreamWaitEvent");
+}
+
+absl::StatusOr<bool> DeviceEvent::Passed() const {
+  const cuda::Result result = device_->driver->EventQuery(event_);
+  if (result == cuda::kNotReady) return false;
+  WEFT_RETURN_IF_ERROR(device_->Check(result, "cuEventQuery"));
+  return true;
+}
+
+absl::StatusOr<double> DeviceEvent::SecondsSince(const DeviceEvent& start) const {
+  float milliseconds = 0;
+  WEFT_RETURN_IF_ERROR(
+      device_->Check(device_->driver->EventElapsedTime(&milliseconds, start.event_, event_),
+                     "cuEventElapsedTime"));
+  return static_cast<double>(milliseconds) / 1000;
+}
+
+}  // namespace weft
