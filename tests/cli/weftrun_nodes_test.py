@@ -6,6 +6,7 @@ import socket
 import subprocess
 import tempfile
 import threading
+import time
 from unittest import mock
 
 import launched
@@ -19,12 +20,23 @@ _MEET = ("def meet(folder, count):\n"
 _INSECURE = clean_environment(WEFT_INSECURE="1")
 
 
+def connect_when_it_listens(port):
+    deadline = time.monotonic() + launched.DEADLINE_S
+    while True:
+        try:
+            return socket.create_connection(("127.0.0.1", port))
+        except ConnectionRefusedError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
 def relay_all_but_the_first(gate, port):
     """Ends the first connection, and leads the others to the port; returns when `gate` is shut down."""
     with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
         stack.enter_context(gate.accept()[0]).close()
         while True:
-            ends = (stack.enter_context(gate.accept()[0]), stack.enter_context(socket.create_connection(("127.0.0.1", port))))
+            ends = (stack.enter_context(gate.accept()[0]), stack.enter_context(connect_when_it_listens(port)))
             for one, other in (ends, ends[::-1]):
                 threading.Thread(target=relay_bytes, args=(one, other), daemon=True).start()
 

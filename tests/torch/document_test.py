@@ -7,6 +7,8 @@ from torch_ranks import ranks
 
 _DOCUMENT = torch_ranks.ROOT / "docs" / "torch.md"
 _README = torch_ranks.ROOT / "README.md"
+# torch's own word on a machine whose resolver does not know its addresses.
+_OF_THE_MACHINE = "[c10d] The hostname of the client socket cannot be retrieved"
 
 
 class Document(ranks.RanksTest):
@@ -20,7 +22,7 @@ class Document(ranks.RanksTest):
                 count, *options = (3, "--elastic") if "SIGKILL" in code else (2,)
                 code, out, err = self.launch_ranks(count, code, *options, start="").finish()
                 self.assertEqual((0, sorted(shown.splitlines())), (code, sorted(out)), "\n".join(err))
-                self.assertEqual([], [line for line in err if not options or not line.startswith("weftrun")])
+                self.assertEqual([], [line for line in err if _OF_THE_MACHINE not in line and not (options and line.startswith("weftrun"))])
 
     def test_every_name(self):
         import weft.torch
