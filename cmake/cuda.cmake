@@ -3,7 +3,8 @@
 #
 # An image has machine code for each of WEFT_CUDA_ARCHITECTURES, and PTX of the newest one for GPUs to come. --fmad=false: multiply-adds are
 # fused where the source says so, as on the CPU (-ffp-contract=off), because the bits of a sum are a contract. What ptxas reports of registers
-# and spills stays beside the image, for tests/device/cuda_kernels_test.py.
+# and spills stays beside the image, for tests/device/cuda_kernels_test.py, and the PTX and machine code that the image is made of, for
+# tests/device/machine_code_test.py.
 find_program(WEFT_NVCC nvcc HINTS $ENV{CUDA_HOME}/bin /usr/local/cuda/bin)
 set(weft_nvcc_version 0)
 if(WEFT_NVCC)
@@ -39,13 +40,16 @@ function(weft_cuda_kernels name)
     cmake_path(GET source STEM stem)
     set(image ${CMAKE_BINARY_DIR}/cuda/${stem}.fatbin)
     set(report ${CMAKE_BINARY_DIR}/cuda/${stem}.ptxas)
+    set(parts ${CMAKE_BINARY_DIR}/cuda/${stem})
     add_custom_command(OUTPUT ${image} ${report}
-      COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/cuda
+      COMMAND ${CMAKE_COMMAND} -E rm -rf ${parts}
+      COMMAND ${CMAKE_COMMAND} -E make_directory ${parts}
       # Its report is all that it prints: that of every kernel, and warnings.
       COMMAND sh -c "\"$@\" > ${report} 2>&1 || { cat ${report} >&2; exit 1; }" nvcc
               ${WEFT_NVCC} -fatbin -std=c++20 --fmad=false --expt-relaxed-constexpr --compress-mode=size -Xptxas -v
               -Werror all-warnings -ccbin ${CMAKE_CXX_COMPILER} -I${PROJECT_SOURCE_DIR} -I${PROJECT_SOURCE_DIR}/include ${codes}
-              -MD -MF ${image}.d -o ${image} ${CMAKE_CURRENT_SOURCE_DIR}/${source}
+              -MD -MF ${image}.d --keep --keep-dir ${parts} -o ${image} ${CMAKE_CURRENT_SOURCE_DIR}/${source}
+      COMMAND find ${parts} -type f ! -name *.ptx ! -name *.cubin -delete
       DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${source} DEPFILE ${image}.d VERBATIM COMMENT "Compiling kernels of ${source} for GPUs")
     set(weft_image_name ${stem})
     set(weft_image_file ${image})

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What ptxas reports of the kernels in libweft_cuda.so: cuda_kernels_test.py IMAGES TWIN_NAMES ARCHITECTURES [NVDISASM].
+"""What ptxas reports of the kernels in libweft_cuda.so: cuda_kernels_test.py IMAGES TWIN_NAMES ARCHITECTURES.
 
 IMAGES: the folder with a .fatbin and a .ptxas of each source. --accept writes the budget of registers anew, of a change that
 moved it on purpose.
@@ -13,6 +13,7 @@ import sys
 import unittest
 
 ROOT = pathlib.Path(__file__).parents[2]
+SOURCES = sorted([*ROOT.glob("comm/device/kernels/*.cu"), *ROOT.glob("shard/optimizer/device/*.cu")])
 BUDGET = pathlib.Path(__file__).parent / "register_budget.json"
 IMAGES_BYTES_MAX = 2 << 20
 SLACK = 8  # registers: compilers differ a little; ptxas gives them out by eights
@@ -26,7 +27,7 @@ PROPERTIES = re.compile(
 
 def images(folder, suffix):
     """The files of sources that there are: a folder of builds keeps those of others as well."""
-    return [folder / f"{source.stem}.{suffix}" for source in sorted([*ROOT.glob("comm/device/kernels/*.cu"), *ROOT.glob("shard/optimizer/device/*.cu")])]
+    return [folder / f"{source.stem}.{suffix}" for source in SOURCES]
 
 
 def reports(folder):
