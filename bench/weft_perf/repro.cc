@@ -1,5 +1,5 @@
-// MakeRepro of run.h. Hashes are compared between ways, sizes and runs, so inputs depend on kSeed, rank and index alone, and
-// kSeed never changes. An algorithm that the library refuses is left out if all ranks are refused; if only some are, that is a
+// MakeRepro of run.h. Hashes are compared between ways, sizes and runs, so inputs depend on kReproSeed, rank and index alone, and
+// kReproSeed never changes. An algorithm that the library refuses is left out if all ranks are refused; if only some are, that is a
 // failure, and no result.
 #include "bench/weft_perf/repro.h"
 
@@ -14,9 +14,6 @@
 
 namespace weft::perf {
 namespace {
-
-// Anything; the same in every run, so that hashes of different runs can be compared.
-constexpr uint64_t kSeed = 2026;
 
 constexpr const char* kAlgorithms[] = {nullptr, "slot", "staged", "direct", "single_copy"};
 
@@ -220,7 +217,7 @@ Outcome Repro::RunWay(Job job, const Way& way, const Pattern& input) {
 }
 
 Outcome Repro::RunOne(Job job) {
-  DataKey key = job.Key(kSeed);
+  DataKey key = job.Key(kReproSeed);
   key.length = SIZE_MAX;
   const Pattern input = Pattern::OrderSensitive(key, job.rank);
   prefix_counts_.clear();

@@ -12,6 +12,7 @@
 #define WEFT_BENCH_WEFT_PERF_REPRO_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <span>
 #include <string>
@@ -21,6 +22,9 @@
 #include "bench/weft_perf/outcome.h"
 
 namespace weft::perf {
+
+// Of the inputs. Anything; the same in every run, so that hashes of different runs can be compared.
+inline constexpr uint64_t kReproSeed = 2026;
 
 // SHA-256 of the runs of bytes one after another, its first 64 bits as 16 hexadecimal digits.
 std::string HashText(std::span<const std::span<const unsigned char>> runs);
