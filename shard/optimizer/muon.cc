@@ -39,6 +39,17 @@ void Transpose(const float* from, size_t rows, size_t cols, float* to) {
   }
 }
 
+// out += row * block: `row` has `count` elements, and `block` a row of `width` for each of them, `stride` apart.
+void AddRowTimesBlock(const float* row, size_t count, const float* block, size_t stride,
+                      size_t width, float* out) {
+  for (size_t at = 0; at < count; ++at) {
+    const float factor = row[at];
+    const float* const of_block = block + at * stride;
+    for (size_t j = 0; j < width; ++j)
+      out[j] += factor * of_block[j];
+  }
+}
+
 void Multiply(ThreadTeam& team, const MatrixProduct& product, const float* a, const float* b,
               float* c, const Matrix& of_c, size_t k) {
   if (product.product == nullptr) return MultiplyPlainly(team, a, b, c, of_c.rows, of_c.cols, k);
@@ -153,16 +164,10 @@ void MultiplyPlainly(ThreadTeam& team, const float* a, const float* b, float* c,
     for (size_t cols = 0; cols < n; cols += kBlockCols) {
       const size_t width = std::min(kBlockCols, n - cols);
       for (size_t depth = 0; depth < k; depth += kBlockDepth) {
-        const size_t depth_end = std::min(depth + kBlockDepth, k);
-        for (size_t i = begin; i < end; ++i) {
-          float* const out = c + i * n + cols;
-          for (size_t at = depth; at < depth_end; ++at) {
-            const float factor = a[i * k + at];
-            const float* const row = b + at * n + cols;
-            for (size_t j = 0; j < width; ++j)
-              out[j] += factor * row[j];
-          }
-        }
+        const size_t depth_count = std::min(kBlockDepth, k - depth);
+        const float* const block = b + depth * n + cols;
+        for (size_t i = begin; i < end; ++i)
+          AddRowTimesBlock(a + i * k + depth, depth_count, block, n, width, c + i * n + cols);
       }
     }
   });

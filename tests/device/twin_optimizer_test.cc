@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <random>
 #include <string>
 #include <vector>
@@ -98,24 +99,31 @@ void RunTwin(const std::string& kernel, const Step& step, double trust_ratio,
   twin(&parameters, {.blocks = 1, .threads = 3});
 }
 
-// Calls check(kernel's type, one parameter for the CPU, the same one for the twin) for all types, sizes, alignments and kinds of numbers.
+// Calls check(kernel's type, one parameter for the CPU, the same one for the twin) for all sizes, alignments and kinds of numbers of
+// these types.
+template <typename Check>
+void ForEachCaseOf(weft_dtype_t gradients, weft_dtype_t casts, Check check) {
+  for (const size_t count : kCounts) {
+    for (const size_t offset : {size_t{0}, size_t{1}}) {
+      for (const bool wild : {false, true}) {
+        Parameter on_cpu(count, offset, gradients, casts, wild);
+        Parameter on_device = on_cpu;
+        check(std::string("_") + DtypeName(gradients), on_cpu, on_device);
+        ASSERT_TRUE(on_device.HasBitsOf(on_cpu))
+            << DtypeName(gradients) << " gradients, cast to " << DtypeName(casts) << ", " << count
+            << " elements, " << offset << " off, wild: " << wild
+            << ", --gtest_random_seed=" << TestSeed();
+      }
+    }
+  }
+}
+
 template <typename Check>
 void ForEachCase(Check check) {
   for (const weft_dtype_t gradients : kGradientTypes) {
     for (const weft_dtype_t casts : kCastTypes) {
-      for (const size_t count : kCounts) {
-        for (const size_t offset : {size_t{0}, size_t{1}}) {
-          for (const bool wild : {false, true}) {
-            Parameter on_cpu(count, offset, gradients, casts, wild);
-            Parameter on_device = on_cpu;
-            check(std::string("_") + DtypeName(gradients), on_cpu, on_device);
-            ASSERT_TRUE(on_device.HasBitsOf(on_cpu))
-                << DtypeName(gradients) << " gradients, cast to " << DtypeName(casts) << ", "
-                << count << " elements, " << offset << " off, wild: " << wild
-                << ", --gtest_random_seed=" << TestSeed();
-          }
-        }
-      }
+      ForEachCaseOf(gradients, casts, check);
+      if (testing::Test::HasFatalFailure()) return;
     }
   }
 }
@@ -196,40 +204,51 @@ TEST(TwinOptimizer, LambHasTheBitsOfTheCpu) {
   }
 }
 
+// Random elements; unless `wild`, those that are no finite numbers are zero.
+std::vector<char> RandomPacked(weft_dtype_t dtype, size_t count, bool wild,
+                               std::mt19937_64& random) {
+  Elements elements = RandomElements(dtype, count, random);
+  const auto is_finite = [dtype](uint64_t bits) {
+    return dtype == WEFT_FLOAT64 ? std::isfinite(std::bit_cast<double>(bits))
+                                 : std::isfinite(DecodeFloat(dtype, bits));
+  };
+  if (!wild) std::replace_if(elements.begin(), elements.end(), std::not_fn(is_finite), 0);
+  return PackElements(dtype, elements);
+}
+
+// The first `count` elements of `packed`, which are `first` elements into the space whose blocks are summed, at an address that is
+// `offset` elements off.
+void ExpectSquares(weft_dtype_t dtype, const std::vector<char>& packed, size_t count,
+                   uint64_t first, size_t offset) {
+  std::vector<char> memory(packed.size() + 16);
+  char* const values = memory.data() + offset * DtypeSize(dtype);
+  std::memcpy(values, packed.data(), packed.size());
+  ExactSum sum;
+  const int64_t nonfinite = AddSquares(BestIsa(), dtype, values, count, first, sum);
+  std::vector<int64_t> words(device::kExactWords + 1);
+  const device::SquaresParameters parameters = {count, first, values, words.data()};
+  const Twin twin = FindTwin(SquaresKernel(dtype));
+  ASSERT_NE(twin, nullptr);
+  twin(&parameters, {});
+  ExactSum::Words of_device;
+  std::copy_n(words.begin(), of_device.size(), of_device.begin());
+  ASSERT_EQ(ExactSum(of_device).words(), sum.words())
+      << DtypeName(dtype) << ", " << count << " elements from " << first << ", " << offset
+      << " off, --gtest_random_seed=" << TestSeed();
+  ASSERT_EQ(words.back(), nonfinite);
+}
+
 TEST(TwinSquares, HaveTheBitsOfTheCpu) {
   static_assert(device::kExactWords == std::tuple_size_v<ExactSum::Words>);
   std::mt19937_64 random(TestSeed());
   for (const weft_dtype_t dtype : kGradientTypes) {
-    for (const bool wild : {false, true}) {
-      for (const size_t count : {size_t{0}, size_t{1}, size_t{127}, size_t{128}, size_t{1000}}) {
-        for (const uint64_t first : {uint64_t{0}, uint64_t{5}, uint64_t{128 * 3 + 120}}) {
-          Elements elements = RandomElements(dtype, count + 1, random);
-          if (!wild)
-            std::replace_if(
-                elements.begin(), elements.end(),
-                [&](uint64_t bits) {
-                  return dtype == WEFT_FLOAT64 ? !std::isfinite(std::bit_cast<double>(bits))
-                                               : !std::isfinite(DecodeFloat(dtype, bits));
-                },
-                0);
-          const std::vector<char> packed = PackElements(dtype, elements);
+    for (const size_t count : {size_t{0}, size_t{1}, size_t{127}, size_t{128}, size_t{1000}}) {
+      for (const uint64_t first : {uint64_t{0}, uint64_t{5}, uint64_t{128 * 3 + 120}}) {
+        for (const bool wild : {false, true}) {
+          const std::vector<char> packed = RandomPacked(dtype, count + 1, wild, random);
           for (const size_t offset : {size_t{0}, size_t{1}}) {
-            std::vector<char> memory(packed.size() + 16);
-            char* const values = memory.data() + offset * DtypeSize(dtype);
-            std::memcpy(values, packed.data(), packed.size());
-            ExactSum sum;
-            const int64_t nonfinite = AddSquares(BestIsa(), dtype, values, count, first, sum);
-            std::vector<int64_t> words(device::kExactWords + 1);
-            const device::SquaresParameters parameters = {count, first, values, words.data()};
-            const Twin twin = FindTwin(SquaresKernel(dtype));
-            ASSERT_NE(twin, nullptr);
-            twin(&parameters, {});
-            ExactSum::Words of_device;
-            std::copy_n(words.begin(), of_device.size(), of_device.begin());
-            ASSERT_EQ(ExactSum(of_device).words(), sum.words())
-                << DtypeName(dtype) << ", " << count << " elements from " << first
-                << ", --gtest_random_seed=" << TestSeed();
-            ASSERT_EQ(words.back(), nonfinite);
+            ExpectSquares(dtype, packed, count, first, offset);
+            if (HasFatalFailure()) return;
           }
         }
       }
