@@ -111,12 +111,12 @@ void Refusals::Close() {
   pending_.clear();
 }
 
-int RefusalPlace(uint64_t purpose_record) {
-  return PlaceOf(UnpackPurpose(purpose_record).step);
-}
-
-std::string RefusalText(int rank, uint64_t purpose_record, const WaitNotice& notice) {
-  if (!IsRefusal(purpose_record) || notice[0] != UnpackPurpose(purpose_record).step) return "";
+std::string RefusalText(int rank, uint64_t purpose_record,
+                        const std::function<uint64_t(int place, WaitNotice* notice)>& read) {
+  if (!IsRefusal(purpose_record)) return "";
+  const uint64_t number = UnpackPurpose(purpose_record).step;
+  WaitNotice notice;
+  if (read(PlaceOf(number), &notice) == 0 || notice[0] != number) return "";
   std::array<char, kReasonBytes> text;
   std::memcpy(text.data(), notice.data() + 1, kReasonBytes);
   text.back() = '\0';

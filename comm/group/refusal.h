@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -60,6 +61,7 @@ class Refusals {
   void Began(uint64_t number, absl::StatusOr<WorkRef> work);
 
   mutable Mutex mutex_;
+
   struct Pending {
     uint64_t number;  // the step of its purpose
     std::optional<OpKind> refused;
@@ -76,10 +78,9 @@ class Refusals {
   std::vector<char> out_;
 };
 
-// Where the reason of the refusal with this record stands, if it does; of another record any place.
-int RefusalPlace(uint64_t purpose_record);
-
-// "; rank 3 says: the tensor is sparse", if `notice`, at RefusalPlace() of rank 3's places, is that of the refusal with this record; else "".
-std::string RefusalText(int rank, uint64_t purpose_record, const WaitNotice& notice);
+// "; rank 3 says: the tensor is sparse", if that is still to be read of the refusal with this record; else "". `read`: as
+// NoticeBoard::Read() of rank 3's places.
+std::string RefusalText(int rank, uint64_t purpose_record,
+                        const std::function<uint64_t(int place, WaitNotice* notice)>& read);
 
 }  // namespace weft

@@ -194,12 +194,15 @@ std::optional<FailureRecord> SpanEnd::Refused(const FailureRecord& record) const
   int place = 0;  // of the rank on the island
   while (place < inner_->size() && inner_->world_rank(place) != record.culprit)
     ++place;
-  WaitNotice notice;
-  if (place == inner_->size() || board->Read(place, RefusalPlace(call->purpose), &notice) == 0)
-    return std::nullopt;
+  if (place == inner_->size()) return std::nullopt;
+  const auto read = [&](int notice_place, WaitNotice* notice) {
+    return board->Read(place, notice_place, notice);
+  };
+  const std::string why = RefusalText(rank, call->purpose, read);
+  if (why.empty()) return std::nullopt;
   FailureRecord traced = record;
   traced.traced = FailureRecord::kTracedToEnd;
-  traced.sentence += RefusalText(rank, call->purpose, notice);
+  traced.sentence += why;
   return traced;
 }
 

@@ -57,9 +57,10 @@ std::string Distinction(const RecordedCall& call, const Operation& own) {
 // "; rank 2 says: ..." of the first of them that can be read.
 std::string WhyRefused(const NodeState& state, const std::map<int, uint64_t>& refusals) {
   for (const auto& [peer, purpose] : refusals) {
-    WaitNotice notice;
-    if (ReadNotice(state.control(peer).notices[RefusalPlace(purpose)], &notice) == 0) continue;
-    std::string text = RefusalText(state.GroupRank(peer), purpose, notice);
+    const auto read = [&state, rank = peer](int place, WaitNotice* notice) {
+      return ReadNotice(state.control(rank).notices[place], notice);
+    };
+    std::string text = RefusalText(state.GroupRank(peer), purpose, read);
     if (!text.empty()) return text;
   }
   return "";
