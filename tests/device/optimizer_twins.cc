@@ -12,10 +12,11 @@ namespace {
 using namespace weft::device;  // NOLINT(google-build-using-namespace)
 
 template <typename G>
-void MomentsOfLamb(const void* given, const TwinLaunch&) {
+void MomentsOfLamb(const void* given, const TwinLaunch& launch) {
   const auto& parameters = *static_cast<const LambMomentsParameters*>(given);
   const uint64_t first = parameters.first_index / kSquareBlockElements;
-  for (uint64_t block = first; block < EndLambBlock(parameters); ++block) {
+  for (uint64_t block = first + launch.part; block < EndLambBlock(parameters);
+       block += launch.parts) {
     Packet<double, kLambOwn> weights[kLambThreads];
     Packet<double, kLambOwn> updates[kLambThreads];
     for (int member = 0; member < kLambThreads; ++member) {
@@ -30,15 +31,15 @@ void MomentsOfLamb(const void* given, const TwinLaunch&) {
   }
 }
 
-#define WEFT_UPDATE_TWIN(name, Step, Update, G)                         \
-  {#name, [](const void* parameters, const TwinLaunch& launch) {        \
-     RunThreads<UpdateParameters<Step>>(parameters, launch, Update<G>); \
+#define WEFT_UPDATE_TWIN(name, Step, Update, G)                                                  \
+  {#name, sizeof(UpdateParameters<Step>), [](const void* parameters, const TwinLaunch& launch) { \
+     RunThreads<UpdateParameters<Step>>(parameters, launch, Update<G>);                          \
    }},
-#define WEFT_LAMB_TWIN(name, G) {#name, MomentsOfLamb<G>},
+#define WEFT_LAMB_TWIN(name, G) {#name, sizeof(LambMomentsParameters), MomentsOfLamb<G>},
 
 constexpr TwinEntry kTwins[] = {
     WEFT_UPDATE_KERNELS(WEFT_UPDATE_TWIN) WEFT_LAMB_MOMENTS_KERNELS(WEFT_LAMB_TWIN){
-        "weft_lamb_apply",
+        "weft_lamb_apply", sizeof(UpdateParameters<LambStep>),
         [](const void* parameters, const TwinLaunch& launch) {
           RunThreads<UpdateParameters<LambStep>>(
               parameters, launch,

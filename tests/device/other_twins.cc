@@ -41,9 +41,10 @@ void Merge(const void* parameters, const TwinLaunch& launch) {
 }
 
 template <typename E>
-void SumSquares(const void* given, const TwinLaunch&) {
+void SumSquares(const void* given, const TwinLaunch& launch) {
   const auto& parameters = *static_cast<const SquaresParameters*>(given);
-  for (uint64_t block = FirstBlock(parameters); block < EndBlock(parameters); ++block) {
+  for (uint64_t block = FirstBlock(parameters) + launch.part; block < EndBlock(parameters);
+       block += launch.parts) {
     Packet<double, kTeamPartials<E>> members[kTeamThreads<E>];
     for (int member = 0; member < kTeamThreads<E>; ++member)
       members[member] = PartialsOf<E>(parameters, block, member);
@@ -55,19 +56,19 @@ void SumSquares(const void* given, const TwinLaunch&) {
   }
 }
 
-#define WEFT_MERGE_TWIN(name, E, Op, Out) {#name, Merge<E, Op, Out>},
-#define WEFT_LOCATED_TWIN(name, E, kMinimum)                                       \
-  {#name, [](const void* parameters, const TwinLaunch& launch) {                   \
-     RunThreads<ReduceParameters>(parameters, launch, LocateSources<E, kMinimum>); \
+#define WEFT_MERGE_TWIN(name, E, Op, Out) {#name, sizeof(ReduceParameters), Merge<E, Op, Out>},
+#define WEFT_LOCATED_TWIN(name, E, kMinimum)                                               \
+  {#name, sizeof(ReduceParameters), [](const void* parameters, const TwinLaunch& launch) { \
+     RunThreads<ReduceParameters>(parameters, launch, LocateSources<E, kMinimum>);         \
    }},
-#define WEFT_CAST_TWIN(name, In, Out)                                       \
-  {#name, [](const void* parameters, const TwinLaunch& launch) {            \
-     RunThreads<CastParameters>(parameters, launch, CastElements<In, Out>); \
+#define WEFT_CAST_TWIN(name, In, Out)                                                    \
+  {#name, sizeof(CastParameters), [](const void* parameters, const TwinLaunch& launch) { \
+     RunThreads<CastParameters>(parameters, launch, CastElements<In, Out>);              \
    }},
-#define WEFT_SQUARES_TWIN(name, E) {#name, SumSquares<E>},
+#define WEFT_SQUARES_TWIN(name, E) {#name, sizeof(SquaresParameters), SumSquares<E>},
 
 #define WEFT_PLAIN_TWIN(name, Parameters, Body)                                            \
-  {name, [](const void* parameters, const TwinLaunch& launch) {                            \
+  {name, sizeof(Parameters), [](const void* parameters, const TwinLaunch& launch) {        \
      RunThreads<Parameters>(parameters, launch,                                            \
                             [](const Parameters& of, const Worker& by) { Body(of, by); }); \
    }},

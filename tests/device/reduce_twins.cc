@@ -12,7 +12,7 @@ namespace {
 using namespace weft::device;  // NOLINT(google-build-using-namespace)
 
 #define WEFT_TWIN(name, E, Op, kSources, Out)                                               \
-  {#name, [](const void* parameters, const TwinLaunch& launch) {                            \
+  {#name, sizeof(ReduceParameters), [](const void* parameters, const TwinLaunch& launch) {  \
      RunThreads<ReduceParameters>(parameters, launch, ReduceSources<E, Op, kSources, Out>); \
    }},
 

@@ -9,6 +9,7 @@ namespace weft::test {
 
 struct TwinEntry {
   const char* name;
+  size_t parameter_bytes;
   Twin twin;
 };
 
@@ -22,11 +23,12 @@ TwinPart ReduceTwins();
 TwinPart OtherTwins();
 TwinPart OptimizerTwins();
 
-// Calls body(parameters, worker) for all threads of a launch.
+// Calls body(parameters, worker) for all threads of a launch, or of a part of it.
 template <typename Parameters, typename Body>
 void RunThreads(const void* parameters, const TwinLaunch& launch, Body body) {
   const uint64_t count = uint64_t{launch.blocks} * launch.threads;
-  for (uint64_t index = 0; index < count; ++index)
+  const uint64_t end = count * (launch.part + 1) / launch.parts;
+  for (uint64_t index = count * launch.part / launch.parts; index < end; ++index)
     body(*static_cast<const Parameters*>(parameters), device::Worker{index, count});
 }
 

@@ -21,6 +21,13 @@ Twin FindTwin(const std::string& name) {
   return nullptr;
 }
 
+size_t TwinParameterBytes(const std::string& name) {
+  for (const TwinEntry& entry : AllTwins()) {
+    if (entry.name == name) return entry.parameter_bytes;
+  }
+  return 0;
+}
+
 std::vector<std::string> TwinNames() {
   std::vector<std::string> names;
   for (const TwinEntry& entry : AllTwins())

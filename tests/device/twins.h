@@ -8,6 +8,7 @@
 // Thread-safety: pure functions.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -16,12 +17,18 @@ namespace weft::test {
 struct TwinLaunch {
   unsigned blocks = 2;
   unsigned threads = 64;
+  // A share of the work: all parts, each once and in any order, are the launch.
+  unsigned part = 0;
+  unsigned parts = 1;
 };
 
 using Twin = void (*)(const void* parameters, const TwinLaunch& launch);
 
 // nullptr: there is none.
 Twin FindTwin(const std::string& name);
+
+// The size of the kernel's parameter; 0: there is no such kernel.
+size_t TwinParameterBytes(const std::string& name);
 
 // Of all kernels.
 std::vector<std::string> TwinNames();
