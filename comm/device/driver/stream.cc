@@ -14,8 +14,9 @@ absl::StatusOr<DeviceStream> DeviceStream::Create(const Device& device) {
 
 DeviceStream::~DeviceStream() {
   if (stream_ == nullptr) return;
+  // Tried even if the context cannot be entered.
   const absl::StatusOr<ContextScope> scope = ContextScope::Enter(*device_);
-  if (scope.ok()) device_->driver->StreamDestroy(stream_);
+  device_->driver->StreamDestroy(stream_);
 }
 
 absl::Status DeviceStream::Finish() const {
@@ -34,7 +35,7 @@ absl::StatusOr<DeviceEvent> DeviceEvent::Create(const Device& device, bool timed
 DeviceEvent::~DeviceEvent() {
   if (event_ == nullptr) return;
   const absl::StatusOr<ContextScope> scope = ContextScope::Enter(*device_);
-  if (scope.ok()) device_->driver->EventDestroy(event_);
+  device_->driver->EventDestroy(event_);
 }
 
 absl::Status DeviceEvent::Record(cuda::Stream stream) const {
