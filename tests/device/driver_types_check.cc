@@ -6,6 +6,7 @@
 #include <cuda.h>
 
 #include "comm/device/driver/driver_functions.h"
+#include "tests/device/fake_driver/codes.h"
 
 namespace weft {
 namespace {
@@ -86,6 +87,18 @@ static_assert(mine::kNotReady == CUDA_ERROR_NOT_READY);
 static_assert(mine::kHostMemoryAlreadyRegistered == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
 static_assert(mine::kNotPermitted == CUDA_ERROR_NOT_PERMITTED);
 static_assert(mine::kNotSupported == CUDA_ERROR_NOT_SUPPORTED);
+
+// What the fake driver returns besides.
+static_assert(fake_cuda::kMapFailed == CUDA_ERROR_MAP_FAILED);
+static_assert(fake_cuda::kEccUncorrectable == CUDA_ERROR_ECC_UNCORRECTABLE);
+static_assert(fake_cuda::kPeerAccessUnsupported == CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
+static_assert(fake_cuda::kInvalidHandle == CUDA_ERROR_INVALID_HANDLE);
+static_assert(fake_cuda::kIllegalAddress == CUDA_ERROR_ILLEGAL_ADDRESS);
+static_assert(fake_cuda::kLaunchOutOfResources == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+static_assert(fake_cuda::kPeerAccessAlreadyEnabled == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
+static_assert(fake_cuda::kHostMemoryNotRegistered == CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+static_assert(fake_cuda::kLaunchFailed == CUDA_ERROR_LAUNCH_FAILED);
+static_assert(fake_cuda::kUnknown == CUDA_ERROR_UNKNOWN);
 
 #define WEFT_SAME_NUMBER(mine_name, theirs) \
   static_assert(static_cast<int64_t>(mine::mine_name) == static_cast<int64_t>(theirs), #theirs)

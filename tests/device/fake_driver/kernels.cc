@@ -31,9 +31,9 @@ struct Launch {
   std::vector<uint64_t> parameters;
 };
 
-// Host memory that no device can read. Words below 2^32 are numbers.
+// Host memory that no device can read, in the upper half of a program's addresses, where heaps, stacks and libraries are. Other words are numbers.
 bool IsPageableAddress(uint64_t word) {
-  if (word >> 32 == 0 || word >> 47 != 0) return false;
+  if (word >> 46 != 1) return false;
   unsigned char page = 0;
   return mincore(reinterpret_cast<void*>(word / kPageBytes * kPageBytes), 1, &page) == 0;
 }
