@@ -1,13 +1,18 @@
 // io_uring that cannot be had: threads in its place, said once, or an error where it was asked for.
 #include "shard/offload/load_uring.h"
 
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/status.h"
@@ -20,6 +25,7 @@ namespace weft::test {
 namespace {
 
 constexpr uint64_t kBytes = 64 * BlockStore::kAlignment;
+constexpr int64_t kWaitNs = 60'000'000'000;
 
 std::string RefusalOf(const std::string& file) {
   const auto module = LoadUringModuleFrom(file);
@@ -69,7 +75,7 @@ Made MakeFiles(OffloadIo io) {
 // `number` is refused, and three files are made.
 std::string Refused(int number, int error_number, OffloadIo io) {
   return InChild([=] {
-    const std::string filter = RefuseCalls({number}, error_number);
+    std::string filter = RefuseCalls({number}, error_number);
     if (!filter.empty()) return filter;
     const Made made = MakeFiles(io);
     return StrCat(made.how, "\n", made.warnings);
@@ -109,6 +115,50 @@ TEST(LoadUring, AKernelThatTakesNoBuffersIsUsedWithoutThem) {
   const std::string said = Refused(SYS_io_uring_register, ENOMEM, OffloadIo::kUring);
   EXPECT_EQ(said.find("io_uring, "), 0U) << said;
   EXPECT_EQ(said.find("registered"), std::string::npos) << said;
+}
+
+// Opens a ring, reads a block by it and closes it again; how many bytes were read, or -1 without a ring.
+int64_t ReadByRing(const UringModule& uring, int file) {
+  UringReason why = {};
+  const UringOpening opening = {.file = file, .depth = 4, .buffers = nullptr, .buffer_count = 0};
+  UringRing* const ring = uring.open(&opening, &why);
+  if (ring == nullptr) return -1;
+  std::vector<char> block(BlockStore::kAlignment);
+  const UringRequest request = {.writes = false,
+                                .bytes = static_cast<uint32_t>(block.size()),
+                                .offset = 0,
+                                .memory = block.data(),
+                                .buffer = -1,
+                                .tag = 1};
+  UringEnd end = {};
+  if (uring.start(ring, &request) && uring.submit(ring) == 1 && uring.wait(ring, kWaitNs) >= 0)
+    uring.take(ring, &end, 1);
+  uring.close(ring);
+  return end.moved;
+}
+
+// The kernel maps each ring where the one before was. That is no race, and ThreadSanitizer, which does not see it, is told.
+TEST(LoadUring, ThreadsHaveRingsOneAfterAnother) {
+  const auto uring = LoadUringModule();
+  if (!uring.ok()) GTEST_SKIP() << "built without io_uring";
+  const int file = memfd_create("blocks", MFD_CLOEXEC);
+  ASSERT_GE(file, 0);
+  ASSERT_EQ(ftruncate(file, kBytes), 0);
+  if (ReadByRing(**uring, file) < 0) GTEST_SKIP() << "no io_uring here";
+  std::atomic<int> turn =
+      0;  // relaxed: puts the threads in turns, and tells ThreadSanitizer nothing
+  const auto take_turns = [&](int own) {
+    for (int round = 0; round < 20; ++round) {
+      while (turn.load(std::memory_order_relaxed) % 2 != own)
+        std::this_thread::yield();
+      EXPECT_EQ(ReadByRing(**uring, file), static_cast<int64_t>(BlockStore::kAlignment));
+      turn.fetch_add(1, std::memory_order_relaxed);
+    }
+  };
+  std::thread other(take_turns, 0);
+  take_turns(1);
+  other.join();
+  close(file);
 }
 
 }  // namespace
