@@ -246,10 +246,9 @@ TEST(TwinSquares, HaveTheBitsOfTheCpu) {
       for (const uint64_t first : {uint64_t{0}, uint64_t{5}, uint64_t{128 * 3 + 120}}) {
         for (const bool wild : {false, true}) {
           const std::vector<char> packed = RandomPacked(dtype, count + 1, wild, random);
-          for (const size_t offset : {size_t{0}, size_t{1}}) {
-            ExpectSquares(dtype, packed, count, first, offset);
-            if (HasFatalFailure()) return;
-          }
+          ExpectSquares(dtype, packed, count, first, 0);
+          ExpectSquares(dtype, packed, count, first, 1);
+          if (HasFatalFailure()) return;
         }
       }
     }

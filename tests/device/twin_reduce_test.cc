@@ -149,7 +149,19 @@ class TwinReduce : public testing::TestWithParam<weft_dtype_t> {
     call.divisor = source_count + 3;
   }
 
-  // Every size on the instruction sets that this machine has, which must agree, and on the twin.
+  // Where all cases are wanted every size up to kAllSizesMax too, but with one count of sources each, by turns: all with all take hours.
+  static std::vector<size_t> SizesWith(size_t source_count) {
+    std::vector<size_t> sizes(std::begin(kSizes), std::end(kSizes));
+    if (!AllCasesWanted()) return sizes;
+    const auto* const place =
+        std::find(std::begin(kSourceCounts), std::end(kSourceCounts), source_count);
+    for (auto size = static_cast<size_t>(place - kSourceCounts); size <= kAllSizesMax;
+         size += std::size(kSourceCounts))
+      sizes.push_back(size);
+    return sizes;
+  }
+
+  // Those sizes on the instruction sets that this machine has, which must agree, and on the twin.
   void CheckSizes(Call& call, const std::vector<ReduceKernel>& on_cpu) {
     std::vector<char> expected;
     for (const ReduceKernel kernel : on_cpu) {
@@ -159,12 +171,7 @@ class TwinReduce : public testing::TestWithParam<weft_dtype_t> {
       if (expected.empty()) expected = result;
       ASSERT_EQ(result, expected) << call.kernel.name << ": instruction sets differ";
     }
-    std::vector<size_t> sizes(std::begin(kSizes), std::end(kSizes));
-    if (AllCasesWanted()) {
-      sizes.clear();
-      for (size_t size = 0; size <= kAllSizesMax; ++size)
-        sizes.push_back(size);
-    }
+    const std::vector<size_t> sizes = SizesWith(call.sources.size());
     for (const Shifts shifts : kAllShifts) {
       for (const size_t size : sizes) {
         if (!sample_.Takes(cases_++)) continue;
@@ -235,46 +242,54 @@ TEST_P(TwinReduce, LaterStagesHaveTheBitsOfTheCpu) {
   sample_.Print("later stages", cases_);
 }
 
-// Pairs of a value and an index, at multiples of 8 bytes.
+// Pairs of a value and an index.
+std::vector<char> RandomPairs(weft_dtype_t dtype, size_t count, std::mt19937_64& random) {
+  const Elements special = SpecialElements(dtype);
+  std::vector<char> pairs(kLocBytes * count, '\x3c');
+  for (size_t i = 0; i < count; ++i) {
+    const uint64_t bits = special[random() % special.size()];
+    const auto index = static_cast<int64_t>(random() % 5) - 2;
+    std::memcpy(&pairs[i * kLocBytes], &bits, DtypeSize(dtype));
+    std::memcpy(&pairs[i * kLocBytes + 8], &index, 8);
+  }
+  return pairs;
+}
+
+// Of the first `count` pairs, `shift` bytes off an alignment.
+void ExpectLocated(const Call& call, size_t count, size_t shift) {
+  const std::vector<char> expected = RunOnCpu(call, count);
+  device::ReduceParameters parameters = ParametersOf(call);
+  std::vector<Block> sources;
+  for (size_t s = 0; s < call.sources.size(); ++s) {
+    sources.emplace_back(count * kLocBytes, shift);
+    std::memcpy(sources.back().at(), call.sources[s].data(), count * kLocBytes);
+    parameters.sources[s] = sources.back().at();
+  }
+  Block destination(count * kLocBytes, 0);
+  parameters.destinations[0] = destination.at();
+  parameters.destination_count = 1;
+  parameters.range = PacketsOf(call.kernel, parameters, count);
+  FindTwin(call.kernel.name)(&parameters, {});
+  ASSERT_EQ(std::memcmp(destination.at(), expected.data(), expected.size()), 0)
+      << call.kernel.name << " of " << call.sources.size() << " sources, " << count
+      << " elements, --gtest_random_seed=" << TestSeed();
+  ASSERT_TRUE(destination.IsUntouchedAround(expected.size()));
+}
+
 TEST_P(TwinReduce, LocatedValuesHaveTheBitsOfTheCpu) {
   if (GetParam() == WEFT_BOOL) return;
-  const Elements special = SpecialElements(GetParam());
   for (const weft_op_t op : {WEFT_MIN_LOC, WEFT_MAX_LOC}) {
     for (const int source_count : {1, 2, 3, 8, 64}) {
       Call call = {};
       call.factors.assign(static_cast<size_t>(source_count), 0);
-      for (int s = 0; s < source_count; ++s) {
-        std::vector<char> pairs(kLocBytes * 200, '\x3c');
-        for (size_t i = 0; i < 200; ++i) {
-          const uint64_t bits = special[random_() % special.size()];
-          const auto index = static_cast<int64_t>(random_() % 5) - 2;
-          std::memcpy(&pairs[i * kLocBytes], &bits, DtypeSize(GetParam()));
-          std::memcpy(&pairs[i * kLocBytes + 8], &index, 8);
-        }
-        call.sources.push_back(pairs);
-      }
+      for (int s = 0; s < source_count; ++s)
+        call.sources.push_back(RandomPairs(GetParam(), 200, random_));
       call.kernel = ChooseReduce(GetParam(), op, source_count);
       call.on_cpu = FindReduceKernel(Isa::kScalar, GetParam(), op);
       for (const size_t count : {size_t{0}, size_t{1}, size_t{2}, size_t{200}}) {
-        for (const size_t shift : {size_t{0}, size_t{8}}) {
-          const std::vector<char> expected = RunOnCpu(call, count);
-          device::ReduceParameters parameters = ParametersOf(call);
-          std::vector<Block> sources;
-          for (int s = 0; s < source_count; ++s) {
-            sources.emplace_back(count * kLocBytes, shift);
-            std::memcpy(sources.back().at(), call.sources[static_cast<size_t>(s)].data(),
-                        count * kLocBytes);
-            parameters.sources[s] = sources.back().at();
-          }
-          Block destination(count * kLocBytes, 0);
-          parameters.destinations[0] = destination.at();
-          parameters.destination_count = 1;
-          parameters.range = PacketsOf(call.kernel, parameters, count);
-          FindTwin(call.kernel.name)(&parameters, {});
-          ASSERT_EQ(std::memcmp(destination.at(), expected.data(), expected.size()), 0)
-              << call.kernel.name << " of " << source_count << " sources, " << count << " elements";
-          ASSERT_TRUE(destination.IsUntouchedAround(expected.size()));
-        }
+        ExpectLocated(call, count, 0);
+        ExpectLocated(call, count, 8);
+        if (HasFatalFailure()) return;
       }
     }
   }
