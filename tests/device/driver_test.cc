@@ -181,6 +181,7 @@ TEST(Device, IsOpenedOnce) {
     Fake();
     std::vector<const Device*> opened(8);
     std::vector<std::thread> threads;
+    threads.reserve(opened.size());
     for (const Device*& one : opened)
       threads.emplace_back([&] { one = OpenDevice(0).value_or(nullptr); });
     for (std::thread& thread : threads)

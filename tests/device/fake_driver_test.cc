@@ -92,6 +92,10 @@ DevicePointer HostPointer(const void* host) {
   return reinterpret_cast<DevicePointer>(host);
 }
 
+void* AsPointer(DevicePointer address) {
+  return reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr)
+}
+
 // Host memory that is pinned.
 template <typename T>
 T* Pin(const Driver& driver, size_t count) {
@@ -114,7 +118,8 @@ TEST(FakeMemory, TrapsAccessOfTheHost) {
       const DevicePointer memory = make(driver);
       EXPECT_EQ(driver.MemsetD8Async(memory, 7, 100, nullptr), kSuccess);
       signal(SIGSEGV, SIG_DFL);  // sanitizers have much to say
-      const char seen = __atomic_load_n(reinterpret_cast<const char*>(memory), __ATOMIC_RELAXED);
+      const char seen =
+          __atomic_load_n(static_cast<const char*>(AsPointer(memory)), __ATOMIC_RELAXED);
       return StrCat("read ", int{seen});
     });
   };
@@ -172,8 +177,7 @@ TEST(FakeMemory, RefusesWhatADriverRefuses) {
     // The mapping keeps it.
     EXPECT_STREQ(Fake().holdings_text(), "1 reservation, 1 mapping");
     cuda::AllocationHandle again = 0;
-    EXPECT_EQ(driver.MemRetainAllocationHandle(&again, reinterpret_cast<void*>(memory + kChunk)),
-              kSuccess);
+    EXPECT_EQ(driver.MemRetainAllocationHandle(&again, AsPointer(memory + kChunk)), kSuccess);
     EXPECT_EQ(again, handle);
     EXPECT_EQ(driver.MemRelease(again), kSuccess);
     EXPECT_EQ(driver.MemUnmap(memory, kChunk), kInvalidValue);
@@ -236,7 +240,7 @@ TEST(FakeMemory, HasALimitAndMayLackThings) {
 TEST(FakeMemory, OfTheHostIsRegisteredOnce) {
   RunInChild([&] {
     const Driver& driver = OpenFirst();
-    constexpr size_t kBytes = 3 * 4096;
+    constexpr size_t kBytes = size_t{3} * 4096;
     const int fd = memfd_create("shared", MFD_CLOEXEC);
     ASSERT_EQ(ftruncate(fd, kBytes), 0);
     auto* const shared =
@@ -609,14 +613,13 @@ TEST(FakeMemory, IsSharedByDescriptor) {
     ASSERT_GE(fd, 0);
     cuda::AllocationHandle handle = 0;
     const int other = memfd_create("other", MFD_CLOEXEC);
-    EXPECT_EQ(driver.MemImportFromShareableHandle(
-                  &handle, reinterpret_cast<void*>(static_cast<intptr_t>(other)),
-                  cuda::kPosixFileDescriptor),
-              kInvalidValue);
+    EXPECT_EQ(
+        driver.MemImportFromShareableHandle(&handle, AsPointer(static_cast<DevicePointer>(other)),
+                                            cuda::kPosixFileDescriptor),
+        kInvalidValue);
     close(other);
     ASSERT_EQ(driver.MemImportFromShareableHandle(
-                  &handle, reinterpret_cast<void*>(static_cast<intptr_t>(fd)),
-                  cuda::kPosixFileDescriptor),
+                  &handle, AsPointer(static_cast<DevicePointer>(fd)), cuda::kPosixFileDescriptor),
               kSuccess);
     close(fd);
     const DevicePointer memory = MapHandle(driver, handle, kChunk);
@@ -697,7 +700,7 @@ void PingPong(void* shared, int own, int rounds) {
     }
   }
   ASSERT_EQ(driver.StreamSynchronize(stream), kSuccess);
-  EXPECT_EQ(static_cast<uint32_t*>(shared)[16 * own], static_cast<uint32_t>(rounds));
+  EXPECT_EQ(static_cast<uint32_t*>(shared)[own == 0 ? 0 : 16], static_cast<uint32_t>(rounds));
 }
 
 TEST(FakeStream, WaitsForWordsOfOtherProcesses) {
@@ -738,7 +741,7 @@ TEST(FakeKernel, IsTheTwinAndWritesDeviceMemory) {
       parameters.destination_count = 1;
       for (size_t i = 0; i < 3; ++i) {
         const DevicePointer source = memory + i * kCount * sizeof(float);
-        parameters.sources[i] = reinterpret_cast<const void*>(source);
+        parameters.sources[i] = AsPointer(source);
         ASSERT_EQ(driver.MemcpyAsync(source, HostPointer(host), kCount * sizeof(float), nullptr),
                   kSuccess);
       }
@@ -803,7 +806,7 @@ TEST(FakeKernel, FailsTheDeviceForPointersThatItCannotUse) {
               DevicePointer memory = 0;
               EXPECT_EQ(driver.MemAlloc(&memory, 100), kSuccess);
               EXPECT_EQ(driver.MemFree(memory), kSuccess);
-              return reinterpret_cast<void*>(memory);
+              return AsPointer(memory);
             }),
             "")
       << "memory that was given back";
@@ -813,7 +816,7 @@ TEST(FakeKernel, FailsTheDeviceForPointersThatItCannotUse) {
               EXPECT_EQ(driver.CtxPopCurrent(&first), kSuccess);
               EXPECT_EQ(driver.MemAlloc(&memory, 100), kSuccess);
               EXPECT_EQ(driver.CtxPushCurrent(first), kSuccess);
-              return reinterpret_cast<void*>(memory);
+              return AsPointer(memory);
             }),
             "")
       << "another device's memory";

@@ -192,6 +192,7 @@ Result GetErrorString(Result error, const char** text) {
 
 }  // namespace weft::fake_cuda
 
+// NOLINTNEXTLINE(readability-identifier-naming): CUDA's name
 extern "C" __attribute__((visibility("default"))) weft::cuda::Result cuGetProcAddress_v2(
     const char* name, void** function, int32_t version, uint64_t flags, int32_t* found) {
   using namespace weft::fake_cuda;  // NOLINT(google-build-using-namespace)

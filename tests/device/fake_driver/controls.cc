@@ -100,6 +100,113 @@ bool Copy(void* to, const void* from, uint64_t bytes) {
   return true;
 }
 
+constexpr FakeDriver kControls = {
+    .reset =
+        [] {
+          const Locked lock(TheWorld().mutex);
+          SetStandard(TheWorld());
+          ForgetCalls();
+          WakeWorker(TheWorld());
+        },
+    .set_seed =
+        [](uint64_t seed) {
+          const Locked lock(TheWorld().mutex);
+          SetSeed(TheWorld(), seed);
+        },
+    .set_paused =
+        [](bool on) {
+          const Locked lock(TheWorld().mutex);
+          TheWorld().paused = on;
+          WakeWorker(TheWorld());
+        },
+    .set_device_count =
+        [](int32_t count) {
+          const Locked lock(TheWorld().mutex);
+          if (TheWorld().process == 0) TheWorld().device_count = std::clamp(count, 0, kDevicesMax);
+        },
+    .set_total_bytes =
+        [](int32_t device, uint64_t bytes) {
+          const Locked lock(TheWorld().mutex);
+          TheWorld().devices[device].total_bytes = bytes;
+        },
+    .set_capability =
+        [](FakeCapability capability, bool on) {
+          const Locked lock(TheWorld().mutex);
+          if (on) {
+            TheWorld().lacking.erase(capability);
+          } else {
+            TheWorld().lacking.insert(capability);
+          }
+        },
+    .hide_function =
+        [](const char* name) {
+          const Locked lock(TheWorld().mutex);
+          TheWorld().hidden = name == nullptr ? "" : name;
+        },
+    .set_capturing =
+        [](Stream stream, bool on) {
+          const Locked lock(TheWorld().mutex);
+          StreamState* found = nullptr;
+          if (FindStream(TheWorld(), stream, &found) == kSuccess) found->is_capturing = on;
+        },
+    .fail_device =
+        [](int32_t device, int32_t code) {
+          const Locked lock(TheWorld().mutex);
+          TheWorld().devices[device].failed = code;
+        },
+    .fail_call =
+        [](const char* function, uint64_t k, int32_t code) {
+          const Locked lock(TheWorld().mutex);
+          Plan& plan = TheWorld().plan;
+          plan.fail_function = function == nullptr ? -1 : FindFunction(function);
+          plan.fail_in = function != nullptr && plan.fail_function < 0 ? 0 : k;
+          plan.fail_code = code;
+          plan.failed = nullptr;
+        },
+    .drop_ordering_call =
+        [](uint64_t k) {
+          const Locked lock(TheWorld().mutex);
+          TheWorld().plan.drop_in = k;
+        },
+    .count_calls =
+        [](const char* function) {
+          const Locked lock(TheWorld().mutex);
+          return CountCalls(function);
+        },
+    .count_ordering_calls =
+        [] {
+          const Locked lock(TheWorld().mutex);
+          return TheWorld().plan.ordering_calls;
+        },
+    .failed_function =
+        [] {
+          const Locked lock(TheWorld().mutex);
+          return TheWorld().plan.failed;
+        },
+    .holdings =
+        [] {
+          const Locked lock(TheWorld().mutex);
+          return HoldingsOf(TheWorld());
+        },
+    .holdings_text =
+        [] {
+          static thread_local std::string text;
+          const Locked lock(TheWorld().mutex);
+          text = TextOf(HoldingsOf(TheWorld()));
+          return text.c_str();
+        },
+    .peek =
+        [](void* to, DevicePointer from, uint64_t bytes) {
+          const Locked lock(TheWorld().mutex);
+          return Copy(to, Find(TheWorld(), kAnyDevice, from, bytes), bytes);
+        },
+    .poke =
+        [](DevicePointer to, const void* from, uint64_t bytes) {
+          const Locked lock(TheWorld().mutex);
+          return Copy(Find(TheWorld(), kAnyDevice, to, bytes), from, bytes);
+        },
+};
+
 // At the process's end: what is queued does not run any more, and whoever still calls learns it.
 __attribute__((destructor)) void End() {
   World& world = TheWorld();
@@ -128,113 +235,5 @@ int64_t NowNs() {
 }  // namespace weft::fake_cuda
 
 extern "C" __attribute__((visibility("default"))) const weft::test::FakeDriver* weft_fake_driver() {
-  using namespace weft::fake_cuda;  // NOLINT(google-build-using-namespace)
-  static constexpr FakeDriver kControls = {
-      .reset =
-          [] {
-            const Locked lock(TheWorld().mutex);
-            SetStandard(TheWorld());
-            ForgetCalls();
-            WakeWorker(TheWorld());
-          },
-      .set_seed =
-          [](uint64_t seed) {
-            const Locked lock(TheWorld().mutex);
-            SetSeed(TheWorld(), seed);
-          },
-      .set_paused =
-          [](bool on) {
-            const Locked lock(TheWorld().mutex);
-            TheWorld().paused = on;
-            WakeWorker(TheWorld());
-          },
-      .set_device_count =
-          [](int32_t count) {
-            const Locked lock(TheWorld().mutex);
-            if (TheWorld().process == 0)
-              TheWorld().device_count = std::clamp(count, 0, kDevicesMax);
-          },
-      .set_total_bytes =
-          [](int32_t device, uint64_t bytes) {
-            const Locked lock(TheWorld().mutex);
-            TheWorld().devices[device].total_bytes = bytes;
-          },
-      .set_capability =
-          [](FakeCapability capability, bool on) {
-            const Locked lock(TheWorld().mutex);
-            if (on) {
-              TheWorld().lacking.erase(capability);
-            } else {
-              TheWorld().lacking.insert(capability);
-            }
-          },
-      .hide_function =
-          [](const char* name) {
-            const Locked lock(TheWorld().mutex);
-            TheWorld().hidden = name == nullptr ? "" : name;
-          },
-      .set_capturing =
-          [](Stream stream, bool on) {
-            const Locked lock(TheWorld().mutex);
-            StreamState* found = nullptr;
-            if (FindStream(TheWorld(), stream, &found) == kSuccess) found->is_capturing = on;
-          },
-      .fail_device =
-          [](int32_t device, int32_t code) {
-            const Locked lock(TheWorld().mutex);
-            TheWorld().devices[device].failed = code;
-          },
-      .fail_call =
-          [](const char* function, uint64_t k, int32_t code) {
-            const Locked lock(TheWorld().mutex);
-            Plan& plan = TheWorld().plan;
-            plan.fail_function = function == nullptr ? -1 : FindFunction(function);
-            plan.fail_in = function != nullptr && plan.fail_function < 0 ? 0 : k;
-            plan.fail_code = code;
-            plan.failed = nullptr;
-          },
-      .drop_ordering_call =
-          [](uint64_t k) {
-            const Locked lock(TheWorld().mutex);
-            TheWorld().plan.drop_in = k;
-          },
-      .count_calls =
-          [](const char* function) {
-            const Locked lock(TheWorld().mutex);
-            return CountCalls(function);
-          },
-      .count_ordering_calls =
-          [] {
-            const Locked lock(TheWorld().mutex);
-            return TheWorld().plan.ordering_calls;
-          },
-      .failed_function =
-          [] {
-            const Locked lock(TheWorld().mutex);
-            return TheWorld().plan.failed;
-          },
-      .holdings =
-          [] {
-            const Locked lock(TheWorld().mutex);
-            return HoldingsOf(TheWorld());
-          },
-      .holdings_text =
-          [] {
-            static thread_local std::string text;
-            const Locked lock(TheWorld().mutex);
-            text = TextOf(HoldingsOf(TheWorld()));
-            return text.c_str();
-          },
-      .peek =
-          [](void* to, weft::cuda::DevicePointer from, uint64_t bytes) {
-            const Locked lock(TheWorld().mutex);
-            return Copy(to, Find(TheWorld(), kAnyDevice, from, bytes), bytes);
-          },
-      .poke =
-          [](weft::cuda::DevicePointer to, const void* from, uint64_t bytes) {
-            const Locked lock(TheWorld().mutex);
-            return Copy(Find(TheWorld(), kAnyDevice, to, bytes), from, bytes);
-          },
-  };
-  return &kControls;
+  return &weft::fake_cuda::kControls;
 }

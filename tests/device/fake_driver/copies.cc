@@ -24,7 +24,7 @@ bool IsPageable(World& world, uint64_t address, uint64_t bytes) {
 }  // namespace
 
 std::function<bool()> InParts(World& world, uint64_t bytes,
-                              std::function<bool(uint64_t begin, uint64_t end)> part) {
+                              const std::function<bool(uint64_t begin, uint64_t end)>& part) {
   const auto parts = static_cast<uint64_t>(DrawParts(world));
   const bool backwards = world.random() % 2 == 0;
   return [=, done = uint64_t{0}]() mutable {
@@ -48,14 +48,14 @@ Result MemcpyAsync(DevicePointer to, DevicePointer from, size_t bytes, Stream ha
     return kInvalidValue;
   std::shared_ptr<std::vector<char>> staged;
   if (from_pageable) {
-    const char* const source = reinterpret_cast<const char*>(from);
+    const char* const source = PointerOf(from);
     staged = std::make_shared<std::vector<char>>(source, source + bytes);
   }
   const int device = stream->device;
   const auto move = [=, &world](uint64_t begin, uint64_t end) {
     if (begin == end) return true;
-    char* const into = to_pageable ? reinterpret_cast<char*>(to + begin)
-                                   : Find(world, kAnyDevice, to + begin, end - begin);
+    char* const into =
+        to_pageable ? PointerOf(to + begin) : Find(world, kAnyDevice, to + begin, end - begin);
     const char* const of =
         staged ? staged->data() + begin : Find(world, kAnyDevice, from + begin, end - begin);
     if (into == nullptr || of == nullptr) {

@@ -101,7 +101,7 @@ Result NeedContext(World& world, DeviceState** device) {
 }
 
 Context ContextOf(int ordinal) {
-  return reinterpret_cast<Context>(kFirstContext + 16 * static_cast<uint64_t>(ordinal));
+  return reinterpret_cast<Context>(PointerOf(kFirstContext + 16 * static_cast<uint64_t>(ordinal)));
 }
 
 void FailDevice(World& world, int device, Result code, const std::string& why) {

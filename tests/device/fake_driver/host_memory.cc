@@ -20,7 +20,7 @@ bool IsMapped(uint64_t address, uint64_t bytes) {
   const uint64_t begin = address / kPageBytes * kPageBytes;
   const uint64_t end = RoundUp(address + bytes, kPageBytes);
   std::vector<unsigned char> pages((end - begin) / kPageBytes);
-  return mincore(reinterpret_cast<void*>(begin), end - begin, pages.data()) == 0;
+  return mincore(PointerOf(begin), end - begin, pages.data()) == 0;
 }
 
 // Whether a page of it is shared with other processes.
@@ -46,7 +46,7 @@ bool Overlaps(World& world, uint64_t address, uint64_t bytes) {
 // Booleans have four bytes.
 template <typename Value>
 Result Give(void* to, Value value) {
-  std::memcpy(to, &value, sizeof(value));
+  *static_cast<Value*>(to) = value;
   return kSuccess;
 }
 

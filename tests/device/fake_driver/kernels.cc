@@ -35,7 +35,7 @@ struct Launch {
 bool IsPageableAddress(uint64_t word) {
   if (word >> 46 != 1) return false;
   unsigned char page = 0;
-  return mincore(reinterpret_cast<void*>(word / kPageBytes * kPageBytes), 1, &page) == 0;
+  return mincore(PointerOf(word / kPageBytes * kPageBytes), 1, &page) == 0;
 }
 
 // The parameters with pointers into device memory replaced by those that the host can use. False if one is not the device's to use.
@@ -48,7 +48,7 @@ bool Translate(World& world, const Launch& launch, std::vector<uint64_t>* parame
       char why[160];
       std::snprintf(why, sizeof(why),
                     "%s has %p in word %zu of its parameters, which it cannot use",
-                    launch.name.c_str(), reinterpret_cast<void*>(word), i);
+                    launch.name.c_str(), static_cast<void*>(PointerOf(word)), i);
       FailDevice(world, launch.device, kIllegalAddress, why);
       return false;
     }
@@ -153,6 +153,7 @@ Result OccupancyMaxActiveBlocksPerMultiprocessor(int32_t* blocks, Function funct
   return kSuccess;
 }
 
+// NOLINTNEXTLINE(readability-function-size): CUDA's arguments
 Result LaunchKernel(Function function, uint32_t grid_x, uint32_t grid_y, uint32_t grid_z,
                     uint32_t block_x, uint32_t block_y, uint32_t block_z, uint32_t shared_bytes,
                     Stream handle, void** parameters, void** extra) {

@@ -94,14 +94,13 @@ bool StepOne(World& world) {
   StreamState* const stream = Draw(world);
   if (stream == nullptr) return false;
   Operation& first = stream->queue.front();
-  if (world.devices[stream->device].failed != kSuccess && !first.ends_always) {
-    EndFirst(world, *stream);
-  } else if (first.host != nullptr) {
+  const bool is_left_out = world.devices[stream->device].failed != kSuccess && !first.ends_always;
+  if (first.host != nullptr && !is_left_out) {
     if (world.due.empty()) world.due_goes_first = world.random() % 2 == 0;
     stream->host_is_due = true;
     world.due.push_back(stream);
     world.queued.notify_all();
-  } else if (first.step()) {
+  } else if (is_left_out || first.step()) {
     EndFirst(world, *stream);
   }
   return true;

@@ -104,7 +104,8 @@ Result FindStream(World& world, Stream handle, StreamState** found) {
   if (handle == nullptr || NumberOf(handle) == kLegacyHandle) {
     DeviceState* device = nullptr;
     const Result result = NeedContext(world, &device);
-    if (device != nullptr) *found = &device->legacy;
+    if (device == nullptr) return kInvalidContext;
+    *found = &device->legacy;
     return result;
   }
   const auto it = world.streams.find(NumberOf(handle));

@@ -10,6 +10,6 @@ Result FindStream(World& world, Stream handle, StreamState** found);
 
 // Does part(begin, end) over [0, bytes) in parts, from the first to the last or the other way round.
 std::function<bool()> InParts(World& world, uint64_t bytes,
-                              std::function<bool(uint64_t begin, uint64_t end)> part);
+                              const std::function<bool(uint64_t begin, uint64_t end)>& part);
 
 }  // namespace weft::fake_cuda

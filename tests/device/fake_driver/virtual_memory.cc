@@ -55,7 +55,7 @@ int DeviceOfDescriptor(int fd) {
   return device;
 }
 
-AllocationHandle AddHandle(World& world, std::shared_ptr<Physical> physical) {
+AllocationHandle AddHandle(World& world, const std::shared_ptr<Physical>& physical) {
   world.next_handle += 16;
   physical->handle = world.next_handle;
   world.handles[physical->handle] = {physical, 1};
@@ -81,7 +81,7 @@ Result MemCreate(AllocationHandle* handle, size_t bytes, const AllocationPropert
   auto physical = MakePhysical(world, properties->location.id, bytes);
   if (physical == nullptr) return kOutOfMemory;
   physical->handle_types = properties->requested_handle_types;
-  *handle = AddHandle(world, std::move(physical));
+  *handle = AddHandle(world, physical);
   return kSuccess;
 }
 
@@ -211,7 +211,7 @@ Result MemImportFromShareableHandle(AllocationHandle* handle, void* shareable, i
   physical->device = device;
   physical->is_charged = false;
   physical->handle_types = kPosixFileDescriptor;
-  *handle = AddHandle(world, std::move(physical));
+  *handle = AddHandle(world, physical);
   return kSuccess;
 }
 

@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <array>
+#include <cstdlib>
 #include <string>
 #include <utility>
 
@@ -15,7 +15,7 @@ namespace {
 constexpr uint64_t kGapBytes = kPageBytes;
 
 char* AliasOf(uint64_t address) {
-  return reinterpret_cast<char*>(address + kWindowBytes);
+  return PointerOf(address + kWindowBytes);
 }
 
 // The first free addresses from `from` on.
@@ -121,8 +121,9 @@ bool ShowMapping(World& world, uint64_t address) {
 
 void RemoveMapping(World& world, uint64_t address) {
   const auto it = world.mappings.find(address);
-  mmap(AliasOf(address), it->second.bytes, PROT_NONE,
-       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  if (mmap(AliasOf(address), it->second.bytes, PROT_NONE,
+           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
+    std::abort();  // the bytes would be another mapping's
   world.mappings.erase(it);
 }
 
@@ -140,8 +141,7 @@ void DropMemory(World& world, int device) {
 
 char* Find(World& world, int device, uint64_t address, uint64_t bytes) {
   if (!IsInWindow(world, address)) {
-    return FindHost(world, address, bytes) == world.host.end() ? nullptr
-                                                               : reinterpret_cast<char*>(address);
+    return FindHost(world, address, bytes) == world.host.end() ? nullptr : PointerOf(address);
   }
   for (uint64_t at = address; at < address + bytes;) {
     const auto it = FindMapping(world, at);

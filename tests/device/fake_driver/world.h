@@ -164,7 +164,7 @@ struct World {
   template <typename Handle>
   Handle NewHandle() {
     next_handle += 16;
-    return reinterpret_cast<Handle>(next_handle);
+    return reinterpret_cast<Handle>(next_handle);  // NOLINT(performance-no-int-to-ptr)
   }
 };
 
@@ -173,6 +173,11 @@ World& TheWorld();
 template <typename Handle>
 uint64_t NumberOf(Handle handle) {
   return reinterpret_cast<uint64_t>(handle);
+}
+
+// Addresses are numbers to the driver's callers.
+inline char* PointerOf(uint64_t address) {
+  return reinterpret_cast<char*>(address);  // NOLINT(performance-no-int-to-ptr)
 }
 
 int64_t NowNs();
