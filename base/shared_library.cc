@@ -8,9 +8,17 @@
 
 namespace weft {
 
+namespace {
+
+bool IsStaticProgram() {
+  return getauxval(AT_BASE) == 0;
+}
+
+}  // namespace
+
 absl::StatusOr<void*> OpenLibrary(const std::string& file) {
   // It would get a second C library.
-  if (getauxval(AT_BASE) == 0) {
+  if (IsStaticProgram()) {
     return MakeError(WEFT_UNSUPPORTED,
                      "this program is linked statically, and such programs open no libraries");
   }
@@ -22,6 +30,15 @@ absl::StatusOr<void*> OpenLibrary(const std::string& file) {
     return MakeError(WEFT_UNSUPPORTED, reason != nullptr ? reason : "unknown error");
   }
   return library;
+}
+
+bool IsLibraryLoaded(const std::string& file) {
+  if (IsStaticProgram()) return false;
+  HoldStandardFds();
+  void* const library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+  if (library == nullptr) return false;
+  dlclose(library);
+  return true;
 }
 
 }  // namespace weft

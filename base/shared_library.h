@@ -16,4 +16,7 @@ namespace weft {
 // `file` is a path, or a name that the system's loader looks for. UNSUPPORTED, with the loader's reason, if it cannot be opened.
 absl::StatusOr<void*> OpenLibrary(const std::string& file);
 
+// Whether the process has it loaded already, whoever has opened it.
+bool IsLibraryLoaded(const std::string& file);
+
 }  // namespace weft

@@ -82,6 +82,7 @@ static_assert(mine::kNoDevice == CUDA_ERROR_NO_DEVICE);
 static_assert(mine::kInvalidDevice == CUDA_ERROR_INVALID_DEVICE);
 static_assert(mine::kNoBinaryForGpu == CUDA_ERROR_NO_BINARY_FOR_GPU);
 static_assert(mine::kInvalidContext == CUDA_ERROR_INVALID_CONTEXT);
+static_assert(mine::kOperatingSystem == CUDA_ERROR_OPERATING_SYSTEM);
 static_assert(mine::kNotFound == CUDA_ERROR_NOT_FOUND);
 static_assert(mine::kNotReady == CUDA_ERROR_NOT_READY);
 static_assert(mine::kHostMemoryAlreadyRegistered == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);

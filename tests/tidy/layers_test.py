@@ -27,7 +27,6 @@ _MAY_INCLUDE = {
 _ROOMS = {
     "comm": {
         "kernels": (),
-        "device": ("kernels",),
         "schedule": (),
         "rendezvous": (),
         "agent": ("rendezvous",),
@@ -38,6 +37,7 @@ _ROOMS = {
         "transport": ("rendezvous", "select"),
         "engine": ("kernels", "schedule", "select", "transport"),
         "hierarchy": ("transport", "engine", "schedule", "kernels", "rendezvous", "select", "agent", "group", "recorder", "node"),
+        "device": ("kernels", "group", "node"),
     },
     "shard": {
         "layout": (),

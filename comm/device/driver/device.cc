@@ -141,6 +141,18 @@ absl::StatusOr<const Device*> OpenDevice(int32_t ordinal) {
   return devices.by_ordinal.emplace(found.ordinal, std::move(device)).first->second.get();
 }
 
+absl::StatusOr<const Device*> OpenDeviceOf(cuda::Stream stream) {
+  if (stream == nullptr) return OpenDevice(kCurrentDevice);
+  WEFT_ASSIGN_OR_RETURN(const Driver* const driver, OpenDriver());
+  cuda::Context context = nullptr;
+  WEFT_RETURN_IF_ERROR(driver->Check(driver->StreamGetCtx(stream, &context), -1, "cuStreamGetCtx"));
+  WEFT_RETURN_IF_ERROR(driver->Check(driver->CtxPushCurrent(context), -1, "cuCtxPushCurrent"));
+  absl::StatusOr<const Device*> device = OpenDevice(kCurrentDevice);
+  cuda::Context left = nullptr;
+  driver->CtxPopCurrent(&left);
+  return device;
+}
+
 const Device* FindOpenDevice(int32_t ordinal) {
   if (FindOpenDriver() == nullptr) return nullptr;
   OpenDevices& devices = Opened();

@@ -57,6 +57,9 @@ absl::StatusOr<DeviceFacts> ReadDeviceFacts(int32_t ordinal);
 // The same; it stays open until the process ends.
 absl::StatusOr<const Device*> OpenDevice(int32_t ordinal);
 
+// The device of a stream; of nullptr, the legacy stream, that of the calling thread's current context.
+absl::StatusOr<const Device*> OpenDeviceOf(cuda::Stream stream);
+
 // A device that is open, else nullptr. `ordinal` is not kCurrentDevice.
 const Device* FindOpenDevice(int32_t ordinal);
 

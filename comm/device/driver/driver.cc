@@ -62,10 +62,14 @@ absl::Status FindAll(GetProcAddress get, Driver* driver) {
   return absl::OkStatus();
 }
 
+std::string LibraryFile() {
+  return GetOptions().cuda_library.empty() ? kLibrary : GetOptions().cuda_library;
+}
+
 absl::StatusOr<std::unique_ptr<OpenedDriver>> Open() {
   auto made = std::make_unique<OpenedDriver>();
   Driver& driver = made->driver;
-  driver.file = GetOptions().cuda_library.empty() ? kLibrary : GetOptions().cuda_library;
+  driver.file = LibraryFile();
   const absl::StatusOr<void*> library = OpenLibrary(driver.file);
   if (!library.ok()) {
     return CannotUse(StrCat("CUDA's driver, ", driver.file, ", was looked for ",
@@ -143,6 +147,10 @@ absl::StatusOr<const Driver*> OpenDriver() {
 const Driver* FindOpenDriver() {
   const OpenedDriver* const found = opened.load(std::memory_order_acquire);
   return found != nullptr && found->process == getpid() ? &found->driver : nullptr;
+}
+
+bool IsDriverLoaded() {
+  return FindOpenDriver() != nullptr || IsLibraryLoaded(LibraryFile());
 }
 
 }  // namespace weft

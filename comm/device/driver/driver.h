@@ -45,4 +45,7 @@ absl::StatusOr<const Driver*> OpenDriver();
 // The driver if this process has opened it, else nullptr: for what is asked of every pointer.
 const Driver* FindOpenDriver();
 
+// Whether its library is in the process, because of weft or of who else uses CUDA here.
+bool IsDriverLoaded();
+
 }  // namespace weft

@@ -20,6 +20,7 @@ inline constexpr Result kNoDevice = 100;
 inline constexpr Result kInvalidDevice = 101;
 inline constexpr Result kNoBinaryForGpu = 209;
 inline constexpr Result kInvalidContext = 201;
+inline constexpr Result kOperatingSystem = 304;
 inline constexpr Result kNotFound = 500;
 inline constexpr Result kNotReady = 600;
 inline constexpr Result kHostMemoryAlreadyRegistered = 712;

@@ -1,6 +1,7 @@
 #include "comm/device/driver/stream.h"
 
 #include "base/status.h"
+#include "base/text.h"
 
 namespace weft {
 
@@ -22,6 +23,18 @@ DeviceStream::~DeviceStream() {
 absl::Status DeviceStream::Finish() const {
   WEFT_ASSIGN_OR_RETURN(const ContextScope scope, ContextScope::Enter(*device_));
   return device_->Check(device_->driver->StreamSynchronize(stream_), "cuStreamSynchronize");
+}
+
+absl::Status CheckNotCaptured(const Device& device, cuda::Stream stream) {
+  WEFT_ASSIGN_OR_RETURN(const ContextScope scope, ContextScope::Enter(device));
+  int32_t capture = cuda::kCaptureNone;
+  WEFT_RETURN_IF_ERROR(
+      device.Check(device.driver->StreamIsCapturing(stream, &capture), "cuStreamIsCapturing"));
+  if (capture == cuda::kCaptureNone) return absl::OkStatus();
+  return MakeError(WEFT_UNSUPPORTED, {.device = device.facts.ordinal},
+                   StrCat("the stream on device ", device.facts.ordinal,
+                          " is being captured into a graph; allocate and free memory outside of "
+                          "captures"));
 }
 
 absl::StatusOr<DeviceEvent> DeviceEvent::Create(const Device& device, bool timed) {

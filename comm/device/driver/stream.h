@@ -43,6 +43,9 @@ class DeviceStream {
   cuda::Stream stream_;
 };
 
+// UNSUPPORTED if what is enqueued in the stream now would become part of a graph, and be done when the graph is launched, if ever.
+absl::Status CheckNotCaptured(const Device& device, cuda::Stream stream);
+
 class DeviceEvent {
  public:
   // With `timed`, TimeSince() works.
