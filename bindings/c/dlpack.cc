@@ -16,7 +16,6 @@
 #include "bindings/c/kept_block.h"
 #include "bindings/c/struct_size.h"
 #include "comm/kernels/dtype.h"
-#include "comm/node/heap.h"
 
 struct DLManagedTensorVersioned {
   struct Version {
@@ -61,6 +60,8 @@ namespace {
 constexpr char kDlpackCall[] = "weft_mem_dlpack";
 constexpr DLManagedTensorVersioned::Version kDlpackVersion = {1, 1};  // the first with float8
 constexpr int32_t kDlpackCpu = 1;
+constexpr int32_t kDlpackCuda = 2;
+constexpr int32_t kDlpackCudaHost = 3;
 constexpr uint64_t kDlpackReadOnly = 1;
 
 // The numbers of DLDataTypeCode.
@@ -95,7 +96,11 @@ struct ManagedTensor {
 
   static void Delete(DLManagedTensorVersioned* self) {
     const std::unique_ptr<ManagedTensor> tensor(static_cast<ManagedTensor*>(self->manager_ctx));
-    (void)ProcessHeap().Free(tensor->block);  // a forked child has nothing to give back
+    // Frameworks drop tensors of a device that work in streams still uses. Which streams is not known; theirs are by default
+    // ordered with the legacy one.
+    if (self->dl_tensor.device.type == kDlpackCuda && FreeBlockBehind(tensor->block, nullptr).ok())
+      return;
+    (void)FreeBlock(tensor->block);  // a forked child has nothing to give back
   }
 };
 
@@ -136,16 +141,21 @@ absl::Status CheckTensor(const weft_tensor_t& tensor) {
 }
 
 // Keeps the block that the tensor lies in.
-absl::StatusOr<void*> KeepBlockOf(const void* data, size_t bytes) {
+absl::StatusOr<weft_mem_info_t> KeepBlockOf(const void* data, size_t bytes) {
   WEFT_ASSIGN_OR_RETURN(void* const block, KeepBlock(kDlpackCall, data));
-  const auto place = ProcessHeap().PlaceOf(block);
+  const absl::StatusOr<weft_mem_info_t> info = MemoryInfoOf(block);
   const auto offset =
       static_cast<size_t>(static_cast<const char*>(data) - static_cast<const char*>(block));
-  if (place.has_value() && offset <= place->bytes && bytes <= place->bytes - offset) return block;
-  (void)ProcessHeap().Free(block);
+  if (info.ok() && offset <= info->bytes && bytes <= info->bytes - offset) return info;
+  (void)FreeBlock(block);
   return InvalidArgument(kDlpackCall,
                          StrCat("the tensor has ", bytes, " bytes, of which its block has ",
-                                place.has_value() ? place->bytes - offset : 0));
+                                info.ok() ? info->bytes - offset : 0));
+}
+
+DLManagedTensorVersioned::Device DeviceOf(const weft_mem_info_t& block) {
+  if (block.device_kind == WEFT_DEVICE_CUDA) return {.type = kDlpackCuda, .id = block.device};
+  return {.type = (block.flags & WEFT_MEM_PINNED) != 0 ? kDlpackCudaHost : kDlpackCpu, .id = 0};
 }
 
 }  // namespace
@@ -161,14 +171,15 @@ weft_result_t weft_mem_dlpack(const weft_tensor_t* tensor,
     WEFT_RETURN_IF_ERROR(weft::CheckTensor(full));
     auto made = std::make_unique<weft::ManagedTensor>();
     WEFT_ASSIGN_OR_RETURN(const size_t bytes, weft::LayOut(full, made.get()));
-    WEFT_ASSIGN_OR_RETURN(made->block, weft::KeepBlockOf(full.data, bytes));
+    WEFT_ASSIGN_OR_RETURN(const weft_mem_info_t block, weft::KeepBlockOf(full.data, bytes));
+    made->block = block.base;
     made->managed = {
         .version = weft::kDlpackVersion,
         .manager_ctx = made.get(),
         .deleter = &weft::ManagedTensor::Delete,
         .flags = full.read_only != 0 ? weft::kDlpackReadOnly : 0,
         .dl_tensor = {.data = full.data,
-                      .device = {.type = weft::kDlpackCpu, .id = 0},
+                      .device = weft::DeviceOf(block),
                       .ndim = full.ndim,
                       .dtype = {.code = weft::TypeCodeOf(full.dtype),
                                 .bits = static_cast<uint8_t>(8 * weft::DtypeSize(full.dtype)),

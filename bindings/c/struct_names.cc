@@ -34,6 +34,7 @@ constexpr NamedSize kStructs[] = {
     WEFT_NAMED_SIZE(weft_checkpoint_value_t),
     WEFT_NAMED_SIZE(weft_completion_queue_config_t),
     WEFT_NAMED_SIZE(weft_completion_t),
+    WEFT_NAMED_SIZE(weft_device_info_t),
     WEFT_NAMED_SIZE(weft_error_info_t),
     WEFT_NAMED_SIZE(weft_explain_query_t),
     WEFT_NAMED_SIZE(weft_group_config_t),

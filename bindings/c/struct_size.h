@@ -21,6 +21,7 @@
 #include "weft/checkpoint.h"
 #include "weft/checkpoint_files.h"
 #include "weft/completion_queue.h"
+#include "weft/device.h"
 #include "weft/dlpack.h"
 #include "weft/error.h"
 #include "weft/explain.h"
@@ -68,6 +69,8 @@ template <>
 inline constexpr size_t kOldestBytes<weft_checkpoint_value_t> = 48;
 template <>
 inline constexpr size_t kOldestBytes<weft_completion_queue_config_t> = 16;
+template <>
+inline constexpr size_t kOldestBytes<weft_device_info_t> = 248;
 template <>
 inline constexpr size_t kOldestBytes<weft_error_info_t> = 16;
 template <>

@@ -21,6 +21,8 @@
  * Which buffer may be reused when:
  *   work == NULL    in and out both when the call returns, also when it returns an error
  *   work != NULL    in and out both when the work has completed (test, wait or callback said so)
+ *   device groups   in the order of the call's stream: work enqueued behind the call, in that stream or ordered behind it,
+ *                   may reuse both. The host may when that work has ended; the call's return says nothing
  *   after an error  contents of out are unspecified; private memory is not touched any more, memory
  *                   from weft_mem_alloc neither, unless the message says that the block was put in
  *                   quarantine

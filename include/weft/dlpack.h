@@ -6,8 +6,11 @@
  *   struct DLManagedTensorVersioned* managed;
  *   weft_mem_dlpack(&tensor, &managed);       // put it into a capsule "dltensor_versioned" for Python
  *
- * The tensor keeps its block (weft_mem_retain), so that it outlives the context or the group that the memory came from.
- * Its deleter gives the block back: plain C, on any thread, also late in the end of an interpreter.
+ * The tensor keeps its block (weft_mem_retain), so that it outlives the context or the group that the memory came from. Of a
+ * device it is a kDLCUDA tensor with the device's ordinal, of pinned memory a kDLCUDAHost one. weft enqueues nothing: whoever
+ * receives it orders its stream behind the one in which the memory was allocated or written.
+ * Its deleter gives the block back: plain C, on any thread, also late in the end of an interpreter. Of a device it does so
+ * behind what is in CUDA's legacy stream then.
  *
  * Source: the DLPack specification, version 1 (https://dmlc.github.io/dlpack/latest/).
  */
@@ -27,7 +30,7 @@ struct DLManagedTensorVersioned;
 /* A tensor in memory of weft's, rows without gaps: the last dimension varies fastest. */
 typedef struct weft_tensor {
   size_t struct_size;
-  void* data;           /* the first element, anywhere in a block that weft_mem_retain takes; never NULL */
+  void* data; /* the first element, anywhere in a block that weft_mem_retain takes; never NULL */
   const int64_t* shape; /* [ndim], copied */
   int ndim;             /* 0..WEFT_TENSOR_DIMS_MAX; 0: one element */
   weft_dtype_t dtype;
@@ -36,7 +39,7 @@ typedef struct weft_tensor {
 
 /* Wraps the tensor for another framework, which calls (*managed)->deleter(*managed) when it is done. Strides are always set. Errors:
  * INVALID_ARGUMENT (NULL, shape, dtype, memory that is no block of weft's or ends before the tensor does), UNSUPPORTED (memory from
- * weft_mem_alloc_shared), OUT_OF_MEMORY, FORKED. Any thread. */
+ * weft_mem_alloc_shared; a range of the program's that is registered is INVALID_ARGUMENT), OUT_OF_MEMORY, FORKED. Any thread. */
 WEFT_EXPORT weft_result_t weft_mem_dlpack(const weft_tensor_t* tensor,
                                           struct DLManagedTensorVersioned** managed);
 

@@ -15,6 +15,9 @@
 
 WEFT_BEGIN_DECLS
 
+/* Flag of weft_mem_alloc_on, and of weft_mem_info_t: host memory whose pages CUDA keeps in place, so that devices reach it. */
+#define WEFT_MEM_PINNED 1u
+
 /* Allocates `bytes` (> 0), zeroed, aligned to 4096. `flags` must be 0. Pages are there when the
  * call returns: lack of memory is OUT_OF_MEMORY now, not a signal later. Errors: INVALID_ARGUMENT,
  * OUT_OF_MEMORY, SYSTEM_ERROR. Any thread. */
@@ -24,22 +27,44 @@ WEFT_EXPORT weft_result_t weft_mem_alloc(size_t bytes, uint32_t flags, void** me
 typedef struct weft_mem_config {
   size_t struct_size;
   size_t bytes;                   /* above 0 */
-  uint32_t flags;                 /* 0 */
-  weft_device_kind_t device_kind; /* where; UNSUPPORTED if it is not WEFT_DEVICE_HOST */
-  int32_t device; /* ordinal of the device; UNSUPPORTED if it is not 0 of the host */
-  void* stream;   /* of device memory, ordered behind its work; NULL of host memory */
+  uint32_t flags;                 /* 0, or WEFT_MEM_PINNED of the host */
+  weft_device_kind_t device_kind; /* where */
+  int32_t device; /* CUDA's ordinal, 0 is the first, or WEFT_DEVICE_CURRENT; of the host 0 */
+  void* stream;   /* that zeroes memory of a device; NULL: CUDA's legacy stream; of the host NULL */
 } weft_mem_config_t;
 
-/* As weft_mem_alloc, with room for what devices need. Errors: as weft_mem_alloc, and UNSUPPORTED. Any thread. */
+/* As weft_mem_alloc, on the host or on a device.
+ *
+ * Memory of a device is zeroed by the stream: use it there, or behind it. The call does not wait. It is aligned to 512; blocks
+ * of up to 1 MiB share 2 MiB, a larger one takes a multiple of 2 MiB. Other processes can map it where the device has POSIX descriptors
+ * (weft_device_info), else it is plain memory of cuMemAlloc. The stream must not be in capture (UNSUPPORTED). Streams are those of
+ * the device's primary context, which CUDA's runtime, torch and JAX use.
+ *
+ * Pinned memory of the host is as any from weft_mem_alloc, and devices reach it at the same address. CUDA pins it through
+ * the thread's current context, else one that weft has, else device 0's. Where CUDA refuses memory that processes share, it is
+ * the process's own (cuMemHostAlloc), and weft_mem_query says PRIVATE.
+ *
+ * Errors: as weft_mem_alloc; UNSUPPORTED (no such thing on this machine), DEVICE_ERROR, FORKED (device.h). Any thread. */
 WEFT_EXPORT weft_result_t weft_mem_alloc_on(const weft_mem_config_t* config, void** memory);
 
 /* Frees memory from weft_mem_alloc and weft_mem_alloc_on, once more than weft_mem_retain has kept it. A block that an
  * operation with a work still uses is freed when the operation ends; the buffers of a blocking call must stay until it
- * has returned. NULL is fine. INVALID_ARGUMENT for any other pointer. Any thread. */
+ * has returned. NULL is fine. INVALID_ARGUMENT for any other pointer. Any thread.
+ *
+ * The call waits for no device. What weft itself has enqueued, such as the zeroing of the block, is done before the memory is
+ * somebody else's; nothing of yours may use it any more on any device (else weft_mem_free_on). Memory of a device goes back to
+ * the driver when no block is left in its 2 MiB, but for 2 MiB on each device that are kept; plain memory, for which CUDA
+ * would wait, with the next allocation there. While CUDA unpins host memory it may itself wait. */
 WEFT_EXPORT weft_result_t weft_mem_free(void* memory);
 
-/* Keeps the block that holds `pointer`: it lasts until one more weft_mem_free(*block). For blocks of weft_mem_alloc and
- * weft_mem_alloc_copy, and for those of weft's heap in which a shard context has its parameters and gradients: a view then
+/* As weft_mem_free for memory of a device or pinned memory that work in `stream` still uses: the block comes back when what
+ * is in the stream now has ended, which later calls of this header find out. NULL is CUDA's legacy stream, of pinned memory
+ * that of the thread's current device. Errors: INVALID_ARGUMENT, UNSUPPORTED (other memory of the host, which follows no stream; a
+ * stream in capture), DEVICE_ERROR (a stream of another device, say), FORKED; nothing is freed then. Any thread. */
+WEFT_EXPORT weft_result_t weft_mem_free_on(void* memory, void* stream);
+
+/* Keeps the block that holds `pointer`: it lasts until one more weft_mem_free(*block). For blocks of weft_mem_alloc,
+ * weft_mem_alloc_on and weft_mem_alloc_copy, and for those of weft's heap in which a shard context has its parameters and gradients: a view then
  * outlives the context, which ends all it does with the block, and the group. Its contents are the
  * context's to change until then. `block`, where the block begins, may be NULL if `pointer` is that.
  * Errors: INVALID_ARGUMENT (NULL, memory that is no such block), UNSUPPORTED (from weft_mem_alloc_shared). Any thread. */
@@ -47,8 +72,8 @@ WEFT_EXPORT weft_result_t weft_mem_retain(const void* pointer, void** block);
 
 /* What a pointer is to weft. */
 typedef enum weft_mem_kind {
-  WEFT_MEM_PRIVATE = 0,    /* nothing: memory of the program */
-  WEFT_MEM_SYMMETRIC = 1,  /* a block of weft's heap */
+  WEFT_MEM_PRIVATE = 0,    /* memory of the program, or pinned memory that no peer reaches */
+  WEFT_MEM_SYMMETRIC = 1,  /* a block of weft's heap, or of weft's on a device */
   WEFT_MEM_REGISTERED = 2, /* weft_mem_register, weft_mem_register_fd */
   WEFT_MEM_SHARED = 3      /* weft_mem_alloc_shared */
 } weft_mem_kind_t;
@@ -57,20 +82,26 @@ typedef enum weft_mem_kind {
 typedef struct weft_mem_info {
   size_t struct_size; /* set by the caller: sizeof(weft_mem_info_t) */
   weft_mem_kind_t kind;
-  weft_device_kind_t device_kind; /* WEFT_DEVICE_HOST */
-  int32_t device;                 /* ordinal of the device; 0 of the host */
-  int32_t references;             /* of SYMMETRIC: how many weft_mem_free it takes; else 0 */
-  void* base;                     /* where the block or range begins; NULL of PRIVATE */
-  size_t bytes; /* of it, whole pages, but of weft_mem_register_fd; 0 of PRIVATE */
+  weft_device_kind_t device_kind; /* where it is, as far as weft knows */
+  int32_t device;                 /* CUDA's ordinal; 0 of the host */
+  int32_t references;             /* of blocks: how many weft_mem_free it takes; else 0 */
+  void* base;   /* where the block or range begins; NULL of the program's memory */
+  size_t bytes; /* of it: of blocks with what they are rounded up by, of ranges as registered; 0 of
+                     the program's memory */
+  uint32_t flags; /* WEFT_MEM_PINNED */
 } weft_mem_info_t;
 
-/* Says what `pointer` is, which may be any address. Errors: INVALID_ARGUMENT (pointer or info is NULL). Any thread. */
+/* Says what `pointer` is, which may be any address. Opens no driver, and asks none: memory of a device that weft has neither
+ * allocated nor registered is PRIVATE and the host's to it. Errors: INVALID_ARGUMENT (pointer or info is NULL), FORKED. Any thread. */
 WEFT_EXPORT weft_result_t weft_mem_query(const void* pointer, weft_mem_info_t* info);
 
-/* Copies `bytes` (> 0) bytes from memory of any kind into a new block, *view, which is as one of weft_mem_alloc();
- * free it with weft_mem_free(). For a framework that allocates its own buffers: if weft_explain() says that copying once and
- * working on the view costs less than a collective on private memory, release the original
- * and use the view. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY, SYSTEM_ERROR. Any thread. */
+/* Copies `bytes` (> 0) bytes from memory of any kind into a new block, *view; free it with weft_mem_free(). Of host memory it is
+ * as one of weft_mem_alloc(), and not pinned. Of a device's memory, where CUDA's driver is in the process, it is as
+ * one of weft_mem_alloc_on() for that device, and CUDA's legacy stream copies: order your work before it, and behind it.
+ *
+ * For a framework that allocates its own buffers: if weft_explain() says that copying once and working on the view costs less
+ * than a collective on private memory, release the original and use the view. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY, SYSTEM_ERROR,
+ * DEVICE_ERROR, UNSUPPORTED (a capture is under way in the legacy stream). Any thread. */
 WEFT_EXPORT weft_result_t weft_mem_alloc_copy(const void* from, size_t bytes, void** view);
 
 /* Allocates one block of `bytes` (> 0, the same on all ranks), zeroed, aligned to 4096, that all ranks of the group
@@ -102,8 +133,12 @@ WEFT_EXPORT weft_result_t weft_mem_free_shared(weft_group_t group, void* memory)
  * multiples of the page size (4096), readable, writable and private; not a stack. While the call runs
  * nobody may touch the range. A child forked later does not have the range. `flags` must be 0.
  * Until weft_mem_deregister() the caller must not unmap, remap or free the range.
+ *
+ * Memory of a device (cudaMalloc, a tensor of torch): where CUDA's driver is in the process, it says so. Then any range of
+ * one device will do, nothing moves, and weft opens the device. UNSUPPORTED: managed memory, and host memory that CUDA has
+ * pinned, whose pages cannot move.
  * Errors: INVALID_ARGUMENT (NULL, alignment, overlap with another registration or with weft's own
- * memory), OUT_OF_MEMORY, SYSTEM_ERROR; the range is then as before. Any thread. */
+ * memory), UNSUPPORTED, OUT_OF_MEMORY, SYSTEM_ERROR, DEVICE_ERROR; the range is then as before. Any thread. */
 WEFT_EXPORT weft_result_t weft_mem_register(void* memory, size_t bytes, uint32_t flags);
 
 /* As weft_mem_register, for a range that is in a file of memory already, as the storages are that frameworks share between

@@ -177,6 +177,10 @@ class Memory {
   explicit Memory(std::size_t bytes)
       : data_(internal::Returned<void*>(weft_mem_alloc, bytes, 0u)), bytes_(bytes) {}
 
+  // On a device, or pinned (weft_mem_alloc_on).
+  explicit Memory(const weft_mem_config_t& config)
+      : data_(internal::Returned<void*>(weft_mem_alloc_on, &config)), bytes_(config.bytes) {}
+
   // A copy of memory of any kind.
   static Memory CopyOf(const void* from, std::size_t bytes) {
     Memory copy;
@@ -193,6 +197,12 @@ class Memory {
   template <typename T>
   T* As() const noexcept {
     return static_cast<T*>(data());
+  }
+
+  // Gives it up to what is in the stream now, which may still use it (weft_mem_free_on).
+  void FreeOn(void* stream) {
+    Check(weft_mem_free_on(data(), stream));
+    (void)data_.Release();
   }
 
  private:

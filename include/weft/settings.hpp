@@ -1,15 +1,16 @@
-// What concerns the whole process: progress, log, allocator, options, version.
+// What concerns the whole process: progress, log, allocator, options, devices, version.
 //
 //   weft::SetMemoryResource(&arena);          // before the first group
 //   weft::SetLogLevel(WEFT_LOG_INFO);
 //   poll.Add(weft::ProgressFd(), [] { weft::Progress(); });
 //
-// Include weft/weft.hpp. Thread rule: as the C functions (work.h, log.h, mem.h, options.h, version.h).
+// Include weft/weft.hpp. Thread rule: as the C functions (work.h, log.h, mem.h, options.h, device.h, version.h).
 #ifndef WEFT_SETTINGS_HPP_
 #define WEFT_SETTINGS_HPP_
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory_resource>
 #include <vector>
 
@@ -77,6 +78,16 @@ inline void SetLogLevel(weft_log_level_t level) {
 // A null callback: back to stderr.
 inline void SetLogCallback(weft_log_callback_t callback, void* user = nullptr) {
   Check(weft_log_set_callback(callback, user));
+}
+
+// How many CUDA devices the process may use; throws where there is no driver, or it finds none.
+inline int DeviceCount() {
+  return internal::Returned<std::int32_t>(weft_device_count, WEFT_DEVICE_CUDA);
+}
+
+// Of one of them, or of the thread's current one (WEFT_DEVICE_CURRENT).
+inline weft_device_info_t DeviceInfo(int device) {
+  return internal::Filled<weft_device_info_t>(weft_device_info, WEFT_DEVICE_CUDA, device);
 }
 
 // The settings that weft reads from the environment.

@@ -109,6 +109,10 @@ typedef enum weft_op {
 /* Where memory lies, and what a group works on. */
 typedef enum weft_device_kind { WEFT_DEVICE_HOST = 0, WEFT_DEVICE_CUDA = 1 } weft_device_kind_t;
 
+/* As the ordinal of a CUDA device: that of the calling thread's current context, which cudaSetDevice and torch.cuda.set_device
+ * choose. Ordinals are CUDA's: 0 is the first device that the process may use, not any. */
+#define WEFT_DEVICE_CURRENT (-1)
+
 /* A process group: ordered ranks that do collectives together (group.h). */
 typedef struct weft_group* weft_group_t;
 /* An operation under way (work.h). */
@@ -129,8 +133,9 @@ typedef enum weft_numerics {
  * operation that nobody waits for may begin to move some milliseconds after its start. For works that have a
  * callback or a completion queue; no meaning to blocking calls, to messages, and with WEFT_PROGRESS=caller. */
 #define WEFT_CALL_BACKGROUND 2u
-#define WEFT_CALL_STREAM \
-  4u /* stream is set, if NULL to CUDA's default stream; device groups only */
+/* stream is set; device groups only. Without it a call on a device group runs in CUDA's legacy default stream, and so it does
+ * with it if stream is NULL. */
+#define WEFT_CALL_STREAM 4u
 /* Where `algorithm` cannot be taken, the call is WEFT_UNSUPPORTED, on all ranks alike, and the group works on. Without it
  * groups over several nodes, which have schedules of their own, leave the name aside, and weft_explain says so. In a
  * group on one node, where the names belong, it changes nothing: a call that one cannot do is always WEFT_UNSUPPORTED. */

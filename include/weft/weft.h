@@ -7,6 +7,7 @@
 #include "weft/checkpoint_files.h"
 #include "weft/collective.h"
 #include "weft/completion_queue.h"
+#include "weft/device.h"
 #include "weft/dlpack.h"
 #include "weft/error.h"
 #include "weft/explain.h"

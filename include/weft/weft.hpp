@@ -12,7 +12,7 @@
 // handle of everything here.
 //
 //   collectives.hpp  every operation, in all forms          op.hpp        reductions of your own
-//   owners.hpp       Error, Work, Memory, Registration...   settings.hpp  progress, log, allocator, options
+//   owners.hpp       Error, Work, Memory, Registration...   settings.hpp  progress, log, allocator, options, devices
 //   completion_queue.hpp   the ends of many works, for one thread
 //   shard.hpp, shard_plan.hpp, shard_checks.hpp, shard_state.hpp, checkpoint.hpp   shard managers; the headers that are not included from here
 //

@@ -11,7 +11,8 @@ const std::vector<BadCall>& AllBadCalls() {
                              BadShardStepCalls(),  BadShardOptimizerCalls(),  BadShardCheckCalls(),
                              BadSliceCalls(),      BadShardInfoCalls(),       BadShardStateCalls(),
                              BadCheckpointCalls(), BadCheckpointFilesCalls(), BadParamGroupCalls(),
-                             BadProcessCalls(),    BadCompletionCalls(),      BadXlaCalls()}) {
+                             BadProcessCalls(),    BadCompletionCalls(),      BadXlaCalls(),
+                             BadDeviceCalls()}) {
       calls.insert(calls.end(), some.begin(), some.end());
     }
     return calls;

@@ -33,6 +33,7 @@ TEST(AnyInput, NullIsFineWhereTheHeadersSaySo) {
   EXPECT_EQ(weft_completion_queue_destroy(nullptr), WEFT_SUCCESS);
   EXPECT_EQ(weft_store_destroy(nullptr), WEFT_SUCCESS);
   EXPECT_EQ(weft_mem_free(nullptr), WEFT_SUCCESS);
+  EXPECT_EQ(weft_mem_free_on(nullptr, nullptr), WEFT_SUCCESS);
   EXPECT_EQ(weft_mesh_destroy(nullptr), WEFT_SUCCESS);
   EXPECT_EQ(weft_shard_context_destroy(nullptr), WEFT_SUCCESS);
   EXPECT_EQ(weft_log_set_callback(nullptr, nullptr), WEFT_SUCCESS);

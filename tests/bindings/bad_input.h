@@ -95,6 +95,7 @@ inline void PrintTo(const BadCall& call, std::ostream* to) {
 
 std::vector<BadCall> BadCollectives();
 std::vector<BadCall> BadVectorCalls();           // vector.h, iov.h
+std::vector<BadCall> BadDeviceCalls();           // device.h
 std::vector<BadCall> BadDlpackCalls();           // dlpack.h
 std::vector<BadCall> BadExplainCalls();          // explain.h
 std::vector<BadCall> BadCompletionCalls();       // completion_queue.h

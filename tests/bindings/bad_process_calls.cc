@@ -51,15 +51,30 @@ std::vector<BadCall> BadMemoryCalls() {
          const weft_mem_config_t config = {.struct_size = sizeof(config)};
          return weft_mem_alloc_on(&config, &b.out.memory);
        }},
-      {"weft_mem_alloc_on", "flags", WEFT_INVALID_ARGUMENT, "flags is 1",
+      {"weft_mem_alloc_on", "flags", WEFT_INVALID_ARGUMENT, "flags is 2, not 0 or 1",
        [](Bench& b) {
-         const weft_mem_config_t config = {.struct_size = sizeof(config), .bytes = 64, .flags = 1};
+         const weft_mem_config_t config = {.struct_size = sizeof(config), .bytes = 64, .flags = 2};
          return weft_mem_alloc_on(&config, &b.out.memory);
        }},
-      {"weft_mem_alloc_on", "cuda", WEFT_UNSUPPORTED, "device_kind is 1",
+      {"weft_mem_alloc_on", "device_kind", WEFT_INVALID_ARGUMENT, "device_kind is 7",
        [](Bench& b) {
-         const weft_mem_config_t config = {
-             .struct_size = sizeof(config), .bytes = 64, .device_kind = WEFT_DEVICE_CUDA};
+         const weft_mem_config_t config = {.struct_size = sizeof(config),
+                                           .bytes = 64,
+                                           .device_kind = Unknown<weft_device_kind_t>(7)};
+         return weft_mem_alloc_on(&config, &b.out.memory);
+       }},
+      {"weft_mem_alloc_on", "pinned_on_a_device", WEFT_INVALID_ARGUMENT, "flags is 1, not 0",
+       [](Bench& b) {
+         const weft_mem_config_t config = {.struct_size = sizeof(config),
+                                           .bytes = 64,
+                                           .flags = WEFT_MEM_PINNED,
+                                           .device_kind = WEFT_DEVICE_CUDA};
+         return weft_mem_alloc_on(&config, &b.out.memory);
+       }},
+      {"weft_mem_alloc_on", "no_bytes_on_a_device", WEFT_INVALID_ARGUMENT, "bytes is 0",
+       [](Bench& b) {
+         const weft_mem_config_t config = {.struct_size = sizeof(config),
+                                           .device_kind = WEFT_DEVICE_CUDA};
          return weft_mem_alloc_on(&config, &b.out.memory);
        }},
       {"weft_mem_alloc_on", "device_1_of_the_host", WEFT_UNSUPPORTED, "device 1",
@@ -170,6 +185,19 @@ std::vector<BadCall> BadMemoryCalls() {
          int local = 0;
          weft_mem_info_t info = {};
          return weft_mem_query(&local, &info);
+       }},
+      {"weft_mem_free_on", "memory_of_the_host", WEFT_UNSUPPORTED, "not pinned",
+       [](Bench&) {
+         void* block = nullptr;
+         EXPECT_EQ(weft_mem_alloc(64, 0, &block), WEFT_SUCCESS) << weft_last_error();
+         const weft_result_t result = weft_mem_free_on(block, nullptr);
+         EXPECT_EQ(weft_mem_free(block), WEFT_SUCCESS);
+         return result;
+       }},
+      {"weft_mem_free_on", "a_pointer_to_the_stack", WEFT_INVALID_ARGUMENT, "not a block",
+       [](Bench&) {
+         int foreign = 0;
+         return weft_mem_free_on(&foreign, nullptr);
        }},
       {"weft_mem_free", "a_shared_block", WEFT_INVALID_ARGUMENT, "weft_mem_free_shared",
        [](Bench& b) {

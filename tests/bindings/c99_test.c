@@ -6,6 +6,7 @@
 
 #include "weft/collective.h"
 #include "weft/completion_queue.h"
+#include "weft/device.h"
 #include "weft/error.h"
 #include "weft/group.h"
 #include "weft/log.h"
@@ -50,6 +51,9 @@ static int Collectives(weft_group_t group) {
   EXPECT(calls == 1);
   EXPECT(weft_work_free(work) == WEFT_SUCCESS);
   EXPECT(weft_mem_free(memory) == WEFT_SUCCESS);
+
+  int32_t devices = 0;
+  EXPECT(weft_device_count(WEFT_DEVICE_HOST, &devices) == WEFT_INVALID_ARGUMENT);
   return 0;
 }
 

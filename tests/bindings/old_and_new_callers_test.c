@@ -23,6 +23,7 @@ static weft_mesh_t mesh;
 static weft_shard_context_t context;
 static weft_shard_unit_t unit;
 static weft_shard_param_t param;
+static void* block;
 
 /* ---- what the callbacks do ---- */
 
@@ -227,6 +228,12 @@ static weft_result_t Updated(void* answer) {
   return Step(NULL, NULL, (weft_shard_update_result_t*)answer);
 }
 
+static weft_result_t AllocateBlock(const void* config) {
+  void* made = NULL;
+  const weft_result_t result = weft_mem_alloc_on((const weft_mem_config_t*)config, &made);
+  return result == WEFT_SUCCESS ? weft_mem_free(made) : result;
+}
+
 static weft_result_t View(void* answer) {
   return weft_shard_param_view(param, (weft_shard_view_t*)answer);
 }
@@ -251,6 +258,10 @@ static weft_result_t RankReport(void* answer) {
   weft_shard_report_t report = {0};
   report.struct_size = sizeof report;
   return weft_shard_context_report(context, &report, (weft_shard_rank_report_t*)answer, 1);
+}
+
+static weft_result_t Query(void* answer) {
+  return weft_mem_query(block, (weft_mem_info_t*)answer);
 }
 
 /* ---- callers ---- */
@@ -313,6 +324,12 @@ int main(void) {
   CONFIG(Explain, explain_query_t, query, WEFT_INVALID_ARGUMENT);
   const v01_mesh_config_t axes = {.axis_count = 1, .axis_names = {"data"}, .axis_sizes = {1}};
   CONFIG(CreateMesh, mesh_config_t, axes, WEFT_SUCCESS);
+
+  const v01_mem_config_t memory = {.bytes = 100};
+  CONFIG(AllocateBlock, mem_config_t, memory, WEFT_INVALID_ARGUMENT);
+  EXPECT(weft_mem_alloc(100, 0, &block) == WEFT_SUCCESS, "block");
+  ANSWER(Query, mem_info_t);
+  EXPECT(weft_mem_free(block) == WEFT_SUCCESS, "block");
 
   EXPECT(weft_mesh_create(group, NULL, &mesh) == WEFT_SUCCESS, "mesh");
   const v01_shard_config_t sharding = {.bucket_bytes = 4096};

@@ -33,6 +33,7 @@ const std::map<std::string, size_t> kStructs = {
     NAMED(weft_checkpoint_value_t),
     NAMED(weft_completion_queue_config_t),
     NAMED(weft_completion_t),
+    NAMED(weft_device_info_t),
     NAMED(weft_error_info_t),
     NAMED(weft_explain_query_t),
     NAMED(weft_group_config_t),

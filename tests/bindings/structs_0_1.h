@@ -274,4 +274,23 @@ typedef struct v01_shard_unit_info {
   int unsharded;
 } v01_shard_unit_info_t;
 
+typedef struct v01_mem_config {
+  size_t struct_size;
+  size_t bytes;
+  uint32_t flags;
+  weft_device_kind_t device_kind;
+  int32_t device;
+  void* stream;
+} v01_mem_config_t;
+
+typedef struct v01_mem_info {
+  size_t struct_size;
+  weft_mem_kind_t kind;
+  weft_device_kind_t device_kind;
+  int32_t device;
+  int32_t references;
+  void* base;
+  size_t bytes;
+} v01_mem_info_t;
+
 #endif /* WEFT_TESTS_BINDINGS_STRUCTS_0_1_H_ */

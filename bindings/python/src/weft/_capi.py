@@ -62,6 +62,7 @@ WEFT_OP_CUSTOM_FIRST = 1024
 WEFT_OP_CUSTOM_LAST = 0x7fffffff
 WEFT_DEVICE_HOST = 0
 WEFT_DEVICE_CUDA = 1
+WEFT_DEVICE_CURRENT = -1
 WEFT_NUMERICS_CANONICAL = 0
 WEFT_NUMERICS_FAST = 1
 WEFT_CALL_WIRE_DTYPE = 1
@@ -450,6 +451,27 @@ class weft_completion_t(Structure):
     ]
 
 
+# device.h
+WEFT_DEVICE_VIRTUAL_MEMORY = 1
+WEFT_DEVICE_POSIX_DESCRIPTORS = 2
+
+
+class weft_device_info_t(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("name", c_char * 128),
+        ("bus_id", c_char * 32),
+        ("uuid", c_char * 48),
+        ("total_bytes", c_uint64),
+        ("device", c_int32),
+        ("compute_major", c_int32),
+        ("compute_minor", c_int32),
+        ("multiprocessors", c_int32),
+        ("driver_version", c_int32),
+        ("flags", c_uint32),
+    ]
+
+
 # dlpack.h
 WEFT_TENSOR_DIMS_MAX = 32
 
@@ -523,6 +545,9 @@ WEFT_LOG_DEBUG = 3
 weft_log_callback_t = CFUNCTYPE(None, c_int, c_char_p, c_void_p)
 
 # mem.h
+WEFT_MEM_PINNED = 1
+
+
 class weft_mem_config_t(Structure):
     _fields_ = [
         ("struct_size", c_size_t),
@@ -548,6 +573,7 @@ class weft_mem_info_t(Structure):
         ("references", c_int32),
         ("base", c_void_p),
         ("bytes", c_size_t),
+        ("flags", c_uint32),
     ]
 
 
@@ -939,6 +965,7 @@ STRUCTS: dict[str, type[Structure]] = {
     "weft_checkpoint_value_t": weft_checkpoint_value_t,
     "weft_completion_queue_config_t": weft_completion_queue_config_t,
     "weft_completion_t": weft_completion_t,
+    "weft_device_info_t": weft_device_info_t,
     "weft_error_info_t": weft_error_info_t,
     "weft_explain_query_t": weft_explain_query_t,
     "weft_group_config_t": weft_group_config_t,
@@ -1020,6 +1047,8 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "weft_completion_queue_poll": (c_int, (c_void_p, c_void_p, c_size_t, c_void_p)),
     "weft_completion_queue_wait": (c_int, (c_void_p, c_int64, c_void_p, c_size_t, c_void_p)),
     "weft_completion_queue_wake": (c_int, (c_void_p,)),
+    "weft_device_count": (c_int, (c_int, c_void_p)),
+    "weft_device_info": (c_int, (c_int, c_int32, c_void_p)),
     "weft_dtype_name": (c_char_p, (c_int,)),
     "weft_dtype_size": (c_size_t, (c_int,)),
     "weft_explain": (c_int, (c_void_p, c_void_p, c_void_p, c_size_t, c_void_p)),
@@ -1058,6 +1087,7 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "weft_mem_deregister": (c_int, (c_void_p,)),
     "weft_mem_dlpack": (c_int, (c_void_p, c_void_p)),
     "weft_mem_free": (c_int, (c_void_p,)),
+    "weft_mem_free_on": (c_int, (c_void_p, c_void_p)),
     "weft_mem_free_shared": (c_int, (c_void_p, c_void_p)),
     "weft_mem_query": (c_int, (c_void_p, c_void_p)),
     "weft_mem_register": (c_int, (c_void_p, c_size_t, c_uint32)),
@@ -1226,6 +1256,8 @@ class Functions:
         def weft_completion_queue_poll(self, queue: Pointer, completions: Pointer, capacity: int, count: Pointer, /) -> int: ...
         def weft_completion_queue_wait(self, queue: Pointer, timeout_ns: int, completions: Pointer, capacity: int, count: Pointer, /) -> int: ...
         def weft_completion_queue_wake(self, queue: Pointer, /) -> int: ...
+        def weft_device_count(self, kind: int, count: Pointer, /) -> int: ...
+        def weft_device_info(self, kind: int, device: int, info: Pointer, /) -> int: ...
         def weft_dtype_name(self, dtype: int, /) -> bytes: ...
         def weft_dtype_size(self, dtype: int, /) -> int: ...
         def weft_explain(self, group: Pointer, query: Pointer, text: Pointer, capacity: int, length: Pointer, /) -> int: ...
@@ -1264,6 +1296,7 @@ class Functions:
         def weft_mem_deregister(self, memory: Pointer, /) -> int: ...
         def weft_mem_dlpack(self, tensor: Pointer, managed: Pointer, /) -> int: ...
         def weft_mem_free(self, memory: Pointer, /) -> int: ...
+        def weft_mem_free_on(self, memory: Pointer, stream: Pointer, /) -> int: ...
         def weft_mem_free_shared(self, group: Pointer, memory: Pointer, /) -> int: ...
         def weft_mem_query(self, pointer: Pointer, info: Pointer, /) -> int: ...
         def weft_mem_register(self, memory: Pointer, bytes: int, flags: int, /) -> int: ...
