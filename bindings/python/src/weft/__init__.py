@@ -16,6 +16,7 @@ from weft.core.batch import Batch, batch
 from weft.core.bound import Bound
 from weft.core.communicator import Communicator, init
 from weft.core.config import show_config
+from weft.core.devices import DeviceArray, DeviceInfo, device_count, device_info, device_zeros
 from weft.core.errors import Error, Result
 from weft.core.members import NEW_RANK
 from weft.core.memory import MemoryInfo, MemoryKind, Registration, query, register
@@ -28,5 +29,6 @@ from weft.core.stores import Store, UniqueId
 from weft.core.types import DType, Op
 from weft.core.work import Work
 
-__all__ = ["ANY_SOURCE", "ANY_TAG", "Array", "Batch", "Bound", "Communicator", "DType", "Error", "MemoryInfo", "MemoryKind", "NEW_RANK", "Op", "Probed", "Reduction",
-           "Registration", "Result", "SharedArray", "Stats", "Store", "UniqueId", "Work", "__version__", "batch", "init", "query", "register", "show_config", "zeros"]
+__all__ = ["ANY_SOURCE", "ANY_TAG", "Array", "Batch", "Bound", "Communicator", "DType", "DeviceArray", "DeviceInfo", "Error", "MemoryInfo", "MemoryKind", "NEW_RANK", "Op",
+           "Probed", "Reduction", "Registration", "Result", "SharedArray", "Stats", "Store", "UniqueId", "Work", "__version__", "batch", "device_count", "device_info",
+           "device_zeros", "init", "query", "register", "show_config", "zeros"]

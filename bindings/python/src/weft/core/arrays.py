@@ -26,6 +26,7 @@ from weft.core.types import ITEM_BYTES, AnyDType, DType, dtype_number
 # Types to which a memoryview can be cast.
 _CODES = {DType.INT8: "b", DType.UINT8: "B", DType.INT32: "i", DType.UINT32: "I", DType.INT64: "q", DType.UINT64: "Q", DType.FLOAT32: "f",
           DType.FLOAT64: "d", DType.BOOL: "?"}
+_HOST, _PINNED = (dlpack.CPU, 0), (dlpack.CUDA_HOST, 0)
 _TYPES = {DType.BFLOAT16: "bfloat16", DType.FLOAT8_E4M3: "float8_e4m3fn", DType.FLOAT8_E5M2: "float8_e5m2"}  # of ml_dtypes
 
 
@@ -56,9 +57,9 @@ class _View:
 class Array:
     """Elements in rows without gaps, to be passed as a buffer, or viewed: `numpy.asarray`, `torch.from_dlpack`, `jax.numpy.from_dlpack`, `memory`."""
 
-    def __init__(self, block: ctypes.c_void_p | None, shape: tuple[int, ...], dtype: DType) -> None:
+    def __init__(self, block: ctypes.c_void_p | None, shape: tuple[int, ...], dtype: DType, device: tuple[int, int] = _HOST) -> None:
         """Of the package's own use."""
-        self._block, self._shape, self._dtype = block, shape, dtype
+        self._block, self._shape, self._dtype, self._device = block, shape, dtype, device
         self._views: weakref.WeakSet[_View] = weakref.WeakSet()
 
     @property
@@ -118,20 +119,17 @@ class Array:
         return array
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return 1, 0
+        return self._device
 
     def __dlpack__(self, *, stream: object = None, max_version: tuple[int, int] | None = None, dl_device: tuple[int, int] | None = None,
                    copy: bool | None = None) -> Any:
-        if stream is not None or dl_device not in (None, (1, 0)) or copy:
+        if stream is not None or dl_device not in (None, self._device) or copy:
             raise BufferError("weft's memory is the host's, without streams, and is not copied")
         if self._block is None or max_version is None or max_version[0] < 1 or not self._owned_by_c():
+            if self._device != _HOST:
+                raise BufferError("pinned memory is passed by DLPack 1, which the receiver does not ask for (max_version)")
             return self._dlpack_of_numpy()
-        refuse_inside_check()
-        tensor = _capi.weft_tensor_t(struct_size=ctypes.sizeof(_capi.weft_tensor_t), data=self.address, ndim=len(self._shape), dtype=self._dtype,
-                                     shape=ctypes.cast((ctypes.c_int64 * max(len(self._shape), 1))(*self._shape), ctypes.c_void_p))
-        managed = ctypes.c_void_p()
-        check(library.weft_mem_dlpack(ctypes.byref(tensor), ctypes.byref(managed)))
-        return dlpack.capsule_of(managed)
+        return tensor_of(self.address, self._shape, self._dtype)
 
     def _dlpack_of_numpy(self) -> Any:
         """numpy speaks the older version, too, and keeps what it views; but it lacks some types."""
@@ -151,9 +149,24 @@ class Array:
         return True
 
     def _typestr(self) -> str:
-        bytes_ = ITEM_BYTES[self._dtype]
-        kind = "b" if self._dtype == DType.BOOL else "V" if self._dtype in _TYPES else self._dtype.name[0].lower()
-        return f"{'|' if bytes_ == 1 or kind == 'V' else '<'}{kind}{bytes_}"
+        return typestr(self._dtype)
+
+
+def typestr(dtype: DType) -> str:
+    """As numpy's array interface has it."""
+    bytes_ = ITEM_BYTES[dtype]
+    kind = "b" if dtype == DType.BOOL else "V" if dtype in _TYPES else dtype.name[0].lower()
+    return f"{'|' if bytes_ == 1 or kind == 'V' else '<'}{kind}{bytes_}"
+
+
+def tensor_of(address: int, shape: tuple[int, ...], dtype: DType) -> Any:
+    """A capsule of DLPack that keeps the block of weft's at the address."""
+    refuse_inside_check()
+    tensor = _capi.weft_tensor_t(struct_size=ctypes.sizeof(_capi.weft_tensor_t), data=address, ndim=len(shape), dtype=dtype,
+                                 shape=ctypes.cast((ctypes.c_int64 * max(len(shape), 1))(*shape), ctypes.c_void_p))
+    managed = ctypes.c_void_p()
+    check(library.weft_mem_dlpack(ctypes.byref(tensor), ctypes.byref(managed)))
+    return dlpack.capsule_of(managed)
 
 
 def shape_of(shape: int | Sequence[int]) -> tuple[int, ...]:
@@ -163,8 +176,9 @@ def shape_of(shape: int | Sequence[int]) -> tuple[int, ...]:
     return lengths
 
 
-def zeros(shape: int | Sequence[int], dtype: AnyDType = "float32") -> Array:
-    """A new array in memory that all ranks of this node can reach directly, in which collectives need no copies. Local: ranks may allocate what they like."""
+def zeros(shape: int | Sequence[int], dtype: AnyDType = "float32", *, pinned: bool = False) -> Array:
+    """A new array in memory that all ranks of this node can reach directly, in which collectives need no copies. Local: ranks may allocate what they like.
+    `pinned`: devices reach it too."""
     lengths, number = shape_of(shape), DType(dtype_number(dtype))
     refuse_inside_check()
     interrupt.do_postponed()
@@ -173,5 +187,6 @@ def zeros(shape: int | Sequence[int], dtype: AnyDType = "float32") -> Array:
         return Array(None, lengths, number)
     if bytes_ >= 1 << 63:
         raise ValueError(f"an array of {lengths} {number.name.lower()} has {bytes_} bytes, more than there are addresses")
-    check(library.weft_mem_alloc(bytes_, 0, ctypes.byref(block)))
-    return Array(block, lengths, number)
+    config = _capi.weft_mem_config_t(struct_size=ctypes.sizeof(_capi.weft_mem_config_t), bytes=bytes_, flags=_capi.WEFT_MEM_PINNED if pinned else 0)
+    check(library.weft_mem_alloc_on(ctypes.byref(config), ctypes.byref(block)))
+    return Array(block, lengths, number, _PINNED if pinned else _HOST)

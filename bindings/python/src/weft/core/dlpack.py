@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 from weft.core.types import DType
 
-_CPU = 1
-_CUDA_HOST = 3
+CPU = 1
+CUDA = 2
+CUDA_HOST = 3
 _READ_ONLY = 1
 _MAX_VERSION = (1, 1)
 # By code and bits.
@@ -51,8 +52,8 @@ class Described(NamedTuple):
 def describe(producer: Any) -> Described:
     """Of an object with __dlpack__. Raises TypeError with a sentence for memory or types that weft cannot use."""
     name = type(producer).__name__
-    device = producer.__dlpack_device__()[0] if hasattr(producer, "__dlpack_device__") else _CPU
-    if device not in (_CPU, _CUDA_HOST):
+    device = producer.__dlpack_device__()[0] if hasattr(producer, "__dlpack_device__") else CPU
+    if device not in (CPU, CUDA_HOST):
         raise TypeError(f"{name} is not in host memory (DLPack device {int(device)}); weft's groups work on host memory")
     negative = getattr(producer, "is_neg", None)  # torch exports such a view as what lies there
     if callable(negative) and negative():

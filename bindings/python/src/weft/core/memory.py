@@ -16,6 +16,7 @@ from weft import _capi
 from weft._library import library
 from weft.core import interrupt
 from weft.core.buffers import readable, writable
+from weft.core.devices import DeviceArray
 from weft.core.errors import check, refuse_inside_check
 from weft.core.types import ITEM_BYTES
 
@@ -35,16 +36,19 @@ class MemoryInfo(NamedTuple):
     kind: MemoryKind
     base: int  # address of its beginning; 0 of PRIVATE
     nbytes: int  # of it, whole pages; 0 of PRIVATE
-    references: int  # of SYMMETRIC: who keeps it; else 0
+    references: int  # of blocks: who keeps it; else 0
+    device: int | None = None  # CUDA's ordinal; None of the host
+    pinned: bool = False  # memory of the host that devices reach
 
 
 def query(buffer: Any) -> MemoryInfo:
-    """What the memory of a buffer is to weft."""
+    """What the memory of a buffer, or of a DeviceArray, is to weft."""
     refuse_inside_check()
-    address = readable(buffer, "buffer")[0]
+    address = buffer.address if isinstance(buffer, DeviceArray) else readable(buffer, "buffer")[0]
     info = _capi.weft_mem_info_t(struct_size=ctypes.sizeof(_capi.weft_mem_info_t))
     check(library.weft_mem_query(address, ctypes.byref(info)))
-    return MemoryInfo(MemoryKind(info.kind), info.base or 0, info.bytes, info.references)
+    return MemoryInfo(MemoryKind(info.kind), info.base or 0, info.bytes, info.references,
+                      info.device if info.device_kind == _capi.WEFT_DEVICE_CUDA else None, bool(info.flags & _capi.WEFT_MEM_PINNED))
 
 
 class Registration:
