@@ -1,14 +1,18 @@
-"""docs/api, tests/install/exports.txt and Python's _capi.py, made from the headers of include/weft. `./dev docs` runs this file.
+"""docs/api, tests/install/exports.txt and Python's _capi.py, made from the headers of include/weft, and docs/gpu.md. `./dev docs` runs this file.
 
 One page per header: its top comment, then each symbol with its declaration and its comment; README.md has one line per
-symbol. exports.txt has the functions that libweft.so must show. python_capi.py makes the third. api_test.py fails when any of them is
-stale.
+symbol. exports.txt has the functions that libweft.so must show. python_capi.py makes the third, workbench/gpu/page.py the last. api_test.py
+fails when any of them is stale.
 """
 import re
+import sys
 
 import c_header
 import python_capi
 import source_tree
+
+sys.path.insert(0, str(source_tree.ROOT))
+from workbench.gpu import page as gpu_page
 
 FOLDER = "docs/api"
 EXPORTS = "tests/install/exports.txt"
@@ -113,6 +117,7 @@ def generated():
     result[EXPORTS] = exports(all_headers)
     result[python_capi.PATH] = python_capi.text_of([(path[len("include/weft/"):], text) for path, text in source_tree.read_tree((".h",)).items()
                                                     if path.startswith("include/weft/")])
+    result[gpu_page.PATH] = gpu_page.text(source_tree.ROOT)
     return result
 
 

@@ -1,0 +1,89 @@
+"""One program in a process group of its own, under a limit of time: it ends or is killed, with all that it started.
+
+    end = run_limited(command, folder, environment, 30, on_line)
+    end.code         # None: it was killed, because it took longer than `seconds`
+
+Not for several threads at once: signals that end the runner kill the group that runs.
+"""
+import collections
+import os
+import selectors
+import signal
+import subprocess
+import time
+
+End = collections.namedtuple("End", "code seconds")
+KILL_SECONDS = 5  # how long a killed process may take to be gone; one that waits in the driver may never be
+LINE_BYTES_MAX = 1 << 20
+
+
+class _Stream:
+    """Bytes of a pipe as lines."""
+
+    def __init__(self, on_line):
+        self.on_line, self.rest = on_line, b""
+
+    def add(self, data):
+        *lines, self.rest = (self.rest + data).split(b"\n")
+        if len(self.rest) > LINE_BYTES_MAX:
+            lines.append(self.rest)
+            self.rest = b""
+        for line in lines:
+            self.on_line(line.decode(errors="replace"))
+
+    def end(self):
+        if self.rest:
+            self.on_line(self.rest.decode(errors="replace"))
+
+
+def run_limited(command, folder, environment, seconds, on_line):
+    """Standard output and standard error are one stream of lines. Raises OSError when the program cannot be started."""
+    start = time.monotonic()
+    process = subprocess.Popen([str(word) for word in command], cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT, start_new_session=True)
+    stream = _Stream(on_line)
+    try:
+        ended = _read(process, stream, start + seconds)
+    finally:
+        kill_group(process.pid)  # what hangs, and what a program that ended has left behind
+    code = None
+    try:
+        code = process.wait(KILL_SECONDS)
+    except subprocess.TimeoutExpired:
+        on_line(f"process {process.pid} was killed and is not gone after {KILL_SECONDS} s; it is left alone")
+    if ended:
+        _read(process, stream, time.monotonic() + 1)  # what was in the pipe
+    process.stdout.close()
+    stream.end()
+    return End(code if ended else None, round(time.monotonic() - start, 2))
+
+
+def kill_group(leader):
+    try:
+        os.killpg(leader, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass
+
+
+def _read(process, stream, deadline):
+    """Until the program has ended or its output has; False at the deadline."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        open_pipe = True
+        while time.monotonic() < deadline:
+            wait = max(0.0, min(deadline - time.monotonic(), 0.1 if process.poll() is None else 0))
+            if open_pipe and selector.select(wait):
+                data = os.read(process.stdout.fileno(), 1 << 16)
+                if data:
+                    stream.add(data)
+                    continue
+                open_pipe = False
+                selector.unregister(process.stdout)
+            elif not open_pipe:
+                try:
+                    process.wait(wait or 0.01)
+                except subprocess.TimeoutExpired:
+                    continue
+            if process.poll() is not None:
+                return True
+    return False
