@@ -22,11 +22,17 @@ bool IsUnrolled(weft_dtype_t dtype, weft_op_t op, int source_count) {
   return IsCommon(source_count) && (op == WEFT_SUM || IsTrainedIn(dtype));
 }
 
+// As cuda_module.h has the sources of kernels/reduce_*.cu.
+std::string ReduceImage(weft_dtype_t dtype) {
+  return StrCat("reduce_", IsFloatingDtype(dtype) ? DtypeName(dtype) : "integer");
+}
+
 KernelChoice OfSources(std::string name, weft_dtype_t from, weft_dtype_t to, bool unrolled,
                        int source_count) {
   name += unrolled ? StrCat("_", source_count) : "_any";
-  return {std::move(name), static_cast<size_t>(device::ReduceWidth(DtypeSize(from), !unrolled)),
-          DtypeSize(from), DtypeSize(to)};
+  return {ReduceImage(from), std::move(name),
+          static_cast<size_t>(device::ReduceWidth(DtypeSize(from), !unrolled)), DtypeSize(from),
+          DtypeSize(to)};
 }
 
 weft_dtype_t Unsigned(weft_dtype_t dtype) {
@@ -65,7 +71,7 @@ weft_op_t OfBits(weft_op_t op) {
 KernelChoice ChooseReduce(weft_dtype_t dtype, weft_op_t op, int source_count) {
   if (op == kOpUser || !HasReduction(dtype, op)) return {};
   if (IsLocOp(op))
-    return {StrCat("weft_", OpName(op), "_", DtypeName(dtype)), 1, kLocBytes, kLocBytes};
+    return {"located", StrCat("weft_", OpName(op), "_", DtypeName(dtype)), 1, kLocBytes, kLocBytes};
   if (dtype == WEFT_BOOL) op = OfBits(op);
   if (!IsOrdered(op)) dtype = Unsigned(dtype);
   return OfSources(StrCat("weft_reduce_", DtypeName(dtype), "_", OpName(op)), dtype, dtype,
@@ -84,14 +90,14 @@ KernelChoice ChooseMerge(weft_dtype_t dtype, weft_op_t op) {
   if (op == kOpPremulSum) op = WEFT_SUM;
   if (!RoundsOnTheWay(dtype, op)) return {};
   const size_t accumulator_bytes = DtypeSize(AccumulatorDtype(dtype, op));
-  return {StrCat("weft_merge_", OpName(op), "_", DtypeName(dtype)),
+  return {"merge", StrCat("weft_merge_", OpName(op), "_", DtypeName(dtype)),
           static_cast<size_t>(device::MergeWidth(accumulator_bytes)), accumulator_bytes,
           DtypeSize(dtype)};
 }
 
 KernelChoice ChooseCast(weft_dtype_t from, weft_dtype_t to) {
   if (!IsFloatingDtype(from) || !IsFloatingDtype(to)) return {};
-  return {StrCat("weft_cast_", DtypeName(from), "_", DtypeName(to)),
+  return {"copy", StrCat("weft_cast_", DtypeName(from), "_", DtypeName(to)),
           static_cast<size_t>(device::CastWidth(DtypeSize(from), DtypeSize(to))), DtypeSize(from),
           DtypeSize(to)};
 }

@@ -19,6 +19,7 @@
 namespace weft {
 
 struct KernelChoice {
+  std::string image;  // of libweft_cuda.so, which has it (cuda_module.h)
   std::string name;
   size_t width = 1;  // elements of a packet
   size_t source_bytes = 0;
@@ -39,7 +40,7 @@ KernelChoice ChooseMerge(weft_dtype_t dtype, weft_op_t op);
 // From one floating-point type to another, or the same, with a factor.
 KernelChoice ChooseCast(weft_dtype_t from, weft_dtype_t to);
 
-// Sums of squares of an element type of gradients: float16, bfloat16, float32, float64.
+// Sums of squares of an element type of gradients: float16, bfloat16, float32, float64. Of image "squares".
 std::string SquaresKernel(weft_dtype_t dtype);
 
 // The packets of a call whose pointers are set.

@@ -41,6 +41,12 @@ def reports(folder):
     return found
 
 
+def twins():
+    """{kernel: its image}"""
+    text = subprocess.run([TWIN_NAMES], check=True, capture_output=True, text=True, timeout=60).stdout
+    return dict(line.split() for line in text.splitlines())
+
+
 def registers_by_kernel(found):
     """{kernel: the most registers of all architectures}"""
     most = collections.defaultdict(int)
@@ -55,8 +61,11 @@ class Kernels(unittest.TestCase):
         cls.found = reports(IMAGES)
 
     def test_are_those_that_have_twins_for_every_architecture(self):
-        names = subprocess.run([TWIN_NAMES], check=True, capture_output=True, text=True, timeout=60).stdout.split()
-        self.assertEqual(sorted(self.found), sorted((name, architecture) for name in names for architecture in ARCHITECTURES))
+        self.assertEqual(sorted(self.found), sorted((name, architecture) for name in twins() for architecture in ARCHITECTURES))
+
+    def test_are_in_the_images_that_host_code_asks_for(self):
+        images_of = {match["name"]: path.stem for path in images(IMAGES, "ptxas") for match in PROPERTIES.finditer(path.read_text())}
+        self.assertEqual(twins(), images_of)
 
     def test_stay_in_registers(self):
         spilled = {key: report[:3] for key, report in self.found.items() if any(report[:3])}

@@ -31,15 +31,17 @@ void MomentsOfLamb(const void* given, const TwinLaunch& launch) {
   }
 }
 
-#define WEFT_UPDATE_TWIN(name, Step, Update, G)                                                  \
-  {#name, sizeof(UpdateParameters<Step>), [](const void* parameters, const TwinLaunch& launch) { \
-     RunThreads<UpdateParameters<Step>>(parameters, launch, Update<G>);                          \
+#define WEFT_UPDATE_TWIN(name, Step, Update, G)                         \
+  {"update", #name, sizeof(UpdateParameters<Step>),                     \
+   [](const void* parameters, const TwinLaunch& launch) {               \
+     RunThreads<UpdateParameters<Step>>(parameters, launch, Update<G>); \
    }},
-#define WEFT_LAMB_TWIN(name, G) {#name, sizeof(LambMomentsParameters), MomentsOfLamb<G>},
+#define WEFT_LAMB_TWIN(name, G) \
+  {"lamb_moments", #name, sizeof(LambMomentsParameters), MomentsOfLamb<G>},
 
 constexpr TwinEntry kTwins[] = {
     WEFT_UPDATE_KERNELS(WEFT_UPDATE_TWIN) WEFT_LAMB_MOMENTS_KERNELS(WEFT_LAMB_TWIN){
-        "weft_lamb_apply", sizeof(UpdateParameters<LambStep>),
+        "update", "weft_lamb_apply", sizeof(UpdateParameters<LambStep>),
         [](const void* parameters, const TwinLaunch& launch) {
           RunThreads<UpdateParameters<LambStep>>(
               parameters, launch,

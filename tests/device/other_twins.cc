@@ -56,19 +56,21 @@ void SumSquares(const void* given, const TwinLaunch& launch) {
   }
 }
 
-#define WEFT_MERGE_TWIN(name, E, Op, Out) {#name, sizeof(ReduceParameters), Merge<E, Op, Out>},
-#define WEFT_LOCATED_TWIN(name, E, kMinimum)                                               \
-  {#name, sizeof(ReduceParameters), [](const void* parameters, const TwinLaunch& launch) { \
-     RunThreads<ReduceParameters>(parameters, launch, LocateSources<E, kMinimum>);         \
+#define WEFT_MERGE_TWIN(name, E, Op, Out) \
+  {"merge", #name, sizeof(ReduceParameters), Merge<E, Op, Out>},
+#define WEFT_LOCATED_TWIN(name, E, kMinimum)                                       \
+  {"located", #name, sizeof(ReduceParameters),                                     \
+   [](const void* parameters, const TwinLaunch& launch) {                          \
+     RunThreads<ReduceParameters>(parameters, launch, LocateSources<E, kMinimum>); \
    }},
-#define WEFT_CAST_TWIN(name, In, Out)                                                    \
-  {#name, sizeof(CastParameters), [](const void* parameters, const TwinLaunch& launch) { \
-     RunThreads<CastParameters>(parameters, launch, CastElements<In, Out>);              \
+#define WEFT_CAST_TWIN(name, In, Out)                                                            \
+  {"copy", #name, sizeof(CastParameters), [](const void* parameters, const TwinLaunch& launch) { \
+     RunThreads<CastParameters>(parameters, launch, CastElements<In, Out>);                      \
    }},
-#define WEFT_SQUARES_TWIN(name, E) {#name, sizeof(SquaresParameters), SumSquares<E>},
+#define WEFT_SQUARES_TWIN(name, E) {"squares", #name, sizeof(SquaresParameters), SumSquares<E>},
 
-#define WEFT_PLAIN_TWIN(name, Parameters, Body)                                            \
-  {name, sizeof(Parameters), [](const void* parameters, const TwinLaunch& launch) {        \
+#define WEFT_PLAIN_TWIN(image, name, Parameters, Body)                                     \
+  {image, name, sizeof(Parameters), [](const void* parameters, const TwinLaunch& launch) { \
      RunThreads<Parameters>(parameters, launch,                                            \
                             [](const Parameters& of, const Worker& by) { Body(of, by); }); \
    }},
@@ -76,11 +78,12 @@ void SumSquares(const void* given, const TwinLaunch& launch) {
 constexpr TwinEntry kTwins[] = {
     WEFT_MERGE_KERNELS(WEFT_MERGE_TWIN) WEFT_LOCATED_KERNELS(WEFT_LOCATED_TWIN)
         WEFT_CAST_KERNELS(WEFT_CAST_TWIN) WEFT_SQUARES_KERNELS(WEFT_SQUARES_TWIN)
-            WEFT_PLAIN_TWIN("weft_gather", PiecesParameters, MovePieces<true>)
-                WEFT_PLAIN_TWIN("weft_scatter", PiecesParameters, MovePieces<false>)
-                    WEFT_PLAIN_TWIN("weft_fill", FillParameters, FillBytes) WEFT_PLAIN_TWIN(
-                        "weft_digest_chunks", ChunksParameters, DigestChunks)
-                        WEFT_PLAIN_TWIN("weft_digest_parents", ParentsParameters, DigestParents)};
+            WEFT_PLAIN_TWIN("copy", "weft_gather", PiecesParameters, MovePieces<true>)
+                WEFT_PLAIN_TWIN("copy", "weft_scatter", PiecesParameters, MovePieces<false>)
+                    WEFT_PLAIN_TWIN("copy", "weft_fill", FillParameters, FillBytes) WEFT_PLAIN_TWIN(
+                        "digest", "weft_digest_chunks", ChunksParameters, DigestChunks)
+                        WEFT_PLAIN_TWIN("digest", "weft_digest_parents", ParentsParameters,
+                                        DigestParents)};
 
 }  // namespace
 

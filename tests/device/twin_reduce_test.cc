@@ -307,8 +307,13 @@ TEST(KernelChoice, AreThoseOfKernels) {
         EXPECT_EQ(whole.empty(), !HasReduction(dtype, op));
         if (whole.empty()) continue;
         EXPECT_NE(FindTwin(whole), nullptr) << whole;
+        EXPECT_EQ(ChooseReduce(dtype, op, source_count).image, ImageOfKernel(whole));
         if (IsLocOp(op)) continue;
-        EXPECT_NE(FindTwin(ChooseFirst(dtype, op, source_count).name), nullptr) << whole;
+        const KernelChoice first = ChooseFirst(dtype, op, source_count);
+        EXPECT_NE(FindTwin(first.name), nullptr) << whole;
+        EXPECT_EQ(first.image, ImageOfKernel(first.name)) << first.name;
+        const KernelChoice merge = ChooseMerge(dtype, op);
+        EXPECT_EQ(merge.image, ImageOfKernel(merge.name)) << merge.name;
       }
     }
   }

@@ -8,6 +8,7 @@
 namespace weft::test {
 
 struct TwinEntry {
+  const char* image;  // of libweft_cuda.so
   const char* name;
   size_t parameter_bytes;
   Twin twin;

@@ -28,6 +28,13 @@ size_t TwinParameterBytes(const std::string& name) {
   return 0;
 }
 
+std::string ImageOfKernel(const std::string& name) {
+  for (const TwinEntry& entry : AllTwins()) {
+    if (entry.name == name) return entry.image;
+  }
+  return "";
+}
+
 std::vector<std::string> TwinNames() {
   std::vector<std::string> names;
   for (const TwinEntry& entry : AllTwins())

@@ -30,6 +30,9 @@ Twin FindTwin(const std::string& name);
 // The size of the kernel's parameter; 0: there is no such kernel.
 size_t TwinParameterBytes(const std::string& name);
 
+// The image of libweft_cuda.so that has the kernel; "" if there is none.
+std::string ImageOfKernel(const std::string& name);
+
 // Of all kernels.
 std::vector<std::string> TwinNames();
 
