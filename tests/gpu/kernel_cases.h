@@ -34,8 +34,9 @@ struct KernelCase {
 };
 
 struct CaseOptions {
-  int rounds = 6;      // cases per kernel and count of sources
+  int rounds = 30;     // cases per kernel and count of sources
   bool small = false;  // short arrays alone, for tools that make a kernel a hundred times slower
+  int64_t plant = -1;  // the case whose result is made wrong, to show that it would be found
 };
 
 class KernelCases {

@@ -26,7 +26,7 @@ from workbench.gpu.probe import LIBRARY
 from workbench.gpu.reports import FOLDER, in_order, read_reports
 from workbench.gpu.run import state_of
 from workbench.gpu.sections import NAMES, SECTIONS, Section
-from workbench.gpu.sources import file_hash, sources_hash
+from workbench.gpu.sources import file_hash, files_of, sources_hash
 from workbench.gpu.status import status_lines
 
 DRIVER = """
@@ -107,7 +107,8 @@ class OnADriver(unittest.TestCase):
         section = report["sections"][0]
         self.assertEqual((3, 0, [7], [2, 1, 3]), (section["cases"], section["wrong"], section["seeds"], section["figures"][0]["us"]))
         self.assertRegex(ran.text, r"copy +1000 +2.00 +0.5 +0.90 +0.85\n")
-        self.assertIn(f"docs/perf/gpu/{report['date']}-test-card-1.json", ran.text.splitlines()[-1])
+        self.assertEqual("of no device: there is nothing to keep", ran.text.splitlines()[-1])
+        self.assertIn(f"docs/perf/gpu/{report['date']}-test-card-1.json", table.table({**report, "library": LIBRARY}))
 
     def test_a_hung_section_is_killed_with_its_children_and_the_next_runs(self):
         pids = self.folder / "pids"
@@ -169,6 +170,11 @@ class OnADriver(unittest.TestCase):
         if "this machine has no compute-sanitizer" in ran.text:  # it may be where CUDA is installed
             self.assertEqual({"one": "not run"}, ran.states())
         self.assertNotEqual({"one": "passed"}, ran.states())
+
+    def test_programs_take_the_driver_that_the_report_names(self):
+        said = self.folder / "named"
+        ran = self.ran(self.made({"one": RIGHT + f"; echo $WEFT_CUDA_LIBRARY >{said}"}))
+        self.assertEqual(ran.report()["library"], said.read_text().strip())
 
     def test_only_takes_its_sections(self):
         ran = self.ran(self.made({"machine": RIGHT, "kernels": RIGHT}), "--only", "kernels")
@@ -366,6 +372,7 @@ class Kept(unittest.TestCase):
             self.assertIn(feature.section, NAMES, feature.name)
         for section in SECTIONS:
             self.assertTrue(section.steps, section.name)
+            self.assertTrue(files_of(section.sources, ROOT), section.name)
         names = page.test_names(ROOT)
         self.assertIn("twin_reduce_test", names)
 

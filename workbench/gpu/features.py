@@ -20,7 +20,7 @@ FEATURES = (
     Feature("digest of device memory", r"weft_digest_\w+", r"twin_digest_test", "kernels", ("digest",)),
     Feature("counts above 2^32", "", "", "kernels", ("large",)),
     Feature("no access out of bounds, no race of threads", "", "", "kernels", ("memcheck", "racecheck")),
-    Feature("device memory: allocation, query, registration, DLPack", "", r"memory_\w+_test", "memory", ("memory",)),
+    Feature("device memory: allocation, query, registration, DLPack", "", r"device_memory\w*_test|device_heap_test", "memory", ("memory",)),
     Feature("words of memory that streams write and wait for", "", "", "machine", ("stream memory operations",)),
     Feature("device memory of another process, by descriptor", "", "", "machine", ("VMM by descriptor",)),
     Feature("device memory of another process, by CUDA's handles", "", "", "machine", ("cudaIpc",)),

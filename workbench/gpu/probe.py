@@ -9,6 +9,7 @@ import sys
 
 LIBRARY = "libcuda.so.1"  # unless WEFT_CUDA_LIBRARY names another: the tests' driver without a device
 ENTRY_VERSION = 12000
+LEGACY_STREAM = 1  # CU_GET_PROC_ADDRESS_LEGACY_STREAM
 
 
 def function(library, name):
@@ -16,7 +17,7 @@ def function(library, name):
     if hasattr(library, name):
         return getattr(library, name)
     found, status = ctypes.c_void_p(), ctypes.c_int()
-    if library.cuGetProcAddress_v2(name.encode(), ctypes.byref(found), ENTRY_VERSION, ctypes.c_uint64(0), ctypes.byref(status)) != 0 or not found.value:
+    if library.cuGetProcAddress_v2(name.encode(), ctypes.byref(found), ENTRY_VERSION, ctypes.c_uint64(LEGACY_STREAM), ctypes.byref(status)) != 0 or not found.value:
         raise OSError(f"it has no {name}")
     return ctypes.CFUNCTYPE(ctypes.c_int)(found.value)
 

@@ -22,6 +22,7 @@ from workbench.gpu import manifest as manifests
 from workbench.gpu.findings import Findings
 from workbench.gpu.lines import READERS
 from workbench.gpu.out_folder import OutFolder
+from workbench.gpu.probe import LIBRARY
 from workbench.gpu.process import run_limited
 from workbench.gpu.sections import TOOLS
 from workbench.gpu.table import table
@@ -42,8 +43,10 @@ def _end(number, _):
 
 
 def environment(folder):
-    """Programs find their libraries in build/gpu; nothing else of the machine is changed."""
-    return dict(os.environ, LD_LIBRARY_PATH=os.pathsep.join(filter(None, (str(folder), os.environ.get("LD_LIBRARY_PATH")))))
+    """Programs find their libraries in build/gpu, and take the driver that the report names, not one of the tests'; nothing else of the machine
+    is changed."""
+    library = os.environ.get("WEFT_CUDA_LIBRARY") or LIBRARY
+    return dict(os.environ, WEFT_CUDA_LIBRARY=library, LD_LIBRARY_PATH=os.pathsep.join(filter(None, (str(folder), os.environ.get("LD_LIBRARY_PATH")))))
 
 
 def find_devices(folder):

@@ -25,14 +25,15 @@ def _sanitized(tool):
 
 # In the order in which they run, as long as nothing is known of them (reports.py).
 SECTIONS = (
-    Section("machine", (*_DRIVER, "tests/gpu/machine*", "tests/gpu/section_lines*", "tests/gpu/stopwatch*"), (
+    Section("machine", (*_DRIVER, "tests/gpu/*.h", "tests/gpu/machine*", "tests/gpu/peer_process*", "tests/gpu/gpu_device*", "comm/device/kernel_library*"), (
         Step("versions", "versions.py", (), 10),
         Step("machine", "gpu_machine", (), 30),
     )),
-    Section("memory", (*_DRIVER, "comm/device/memory/*", "bindings/c/mem*", "bindings/c/dlpack*", "tests/device/memory*"), (
-        Step("memory", "", (), 20, "gtest", "memory", "", r"memory_\w+_test"),
+    Section("memory", (*_DRIVER, "comm/device/memory/*", "bindings/c/mem*", "bindings/c/dlpack*", "bindings/c/device*", "tests/device/device_*"), (
+        Step("memory", "", (), 30, "gtest", "memory", "", r"device_memory_test|device_heap_test"),
     )),
-    Section("kernels", (*_DRIVER, *_KERNELS, "tests/device/*twin*", "tests/gpu/kernel*", "tests/gpu/section_lines*", "tests/gpu/stopwatch*"), (
+    Section("kernels", (*_DRIVER, *_KERNELS, "tests/device/*twin*", "tests/gpu/*.h", "tests/gpu/kernel*", "tests/gpu/gpu_device*",
+                        "tests/comm/kernels/reference*", "shard/optimizer/optimizer_step*"), (
         Step("bits", "gpu_kernels", ("--bits",), 60),
         Step("figures", "gpu_kernels", ("--figures",), 30),
         Step("large", "gpu_kernels", ("--large",), 30),

@@ -1,6 +1,8 @@
 """A report as lines for people: what ran, then every figure."""
 import statistics
 
+from workbench.gpu.probe import LIBRARY
+
 
 def table(report):
     lines = ["", f"{'section':10} {'state':8} {'seconds':>8} {'cases':>9} {'wrong':>6} {'not run':>8}"]
@@ -19,7 +21,7 @@ def table(report):
         lines += [figure_line(figure) for figure in figures]
     cards = ", ".join(report["cards"])
     lines += ["", f"{cards}; commit {report['commit'][:12]}{' with changes' if report['dirty'] else ''}; {report['ended']} in {report['seconds']} s",
-              f"to keep it: docs/perf/gpu/{kept_name(report)}"]
+              f"to keep it: docs/perf/gpu/{kept_name(report)}" if report["library"] == LIBRARY else "of no device: there is nothing to keep"]
     return "\n".join(lines)
 
 
