@@ -31,6 +31,16 @@ inline bool Says(const std::string& needle) {
 
 class DeviceFixture : public ::testing::Test {
  protected:
+  // Where the driver is the fake one.
+  static const Cuda& CudaOfTwoDevices() {
+    static const bool set = [] {
+      if (const FakeDriver* const fake = UseFakeDriver()) fake->set_device_count(2);
+      return true;
+    }();
+    (void)set;
+    return TheCuda();
+  }
+
   void SetUp() override {
     if (!cuda_.why.empty()) GTEST_SKIP() << "no CUDA driver: " << cuda_.why;
     ASSERT_EQ(cuda_.DeviceGet(&handle_, 0), 0);
@@ -93,7 +103,7 @@ class DeviceFixture : public ::testing::Test {
     return free_bytes;
   }
 
-  const Cuda& cuda_ = TheCuda();
+  const Cuda& cuda_ = CudaOfTwoDevices();
   cuda::DeviceHandle handle_ = 0;
   cuda::Context context_ = nullptr;
   cuda::Stream stream_ = nullptr;
