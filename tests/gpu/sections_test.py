@@ -14,7 +14,7 @@ CHECKS = {"reduce", "first", "merge", "located", "cast", "pieces", "fill", "squa
 
 def ran(*command):
     """Exit code, lines of JSON, and what else it said."""
-    done = subprocess.run(command, env=dict(os.environ, WEFT_CUDA_LIBRARY=DRIVER, WEFT_FAKE_CUDA_DEVICES="2"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    done = subprocess.run(command, env=dict(os.environ, WEFT_CUDA_LIBRARY=DRIVER, FAKE_CUDA_DEVICES="2"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                           timeout=100, check=False)
     return done.returncode, [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")], done.stderr
 

@@ -264,10 +264,11 @@ class Reading(unittest.TestCase):
         return findings, reader.end(code)
 
     def test_tests_of_googletest_are_cases(self):
-        findings, right = self.read("gtest", "[ RUN      ] A.B\n[       OK ] A.B (1 ms)\n[  FAILED  ] A.C, where GetParam() = 1 (2 ms)\nno peer access\n"
+        findings, right = self.read("gtest", "[ RUN      ] A.B\n" '{"figure": "allocation", "us": [7.5]}\n' "[       OK ] A.B (1 ms)\n[  FAILED  ] A.C, where GetParam() = 1 (2 ms)\nno peer access\n"
                                     "[  SKIPPED ] A.D (0 ms)\n[  FAILED  ] A.C, where GetParam() = 1\n 1 FAILED TEST\n", 1)
         self.assertFalse(right)
         self.assertEqual({"check": {"cases": 2, "wrong": 1, "errors": ["A.C failed"], "skipped": ["A.D: no peer access"]}}, findings.checks)
+        self.assertEqual([{"name": "allocation", "us": [7.5]}], findings.figures)
 
     def test_a_sanitizer_counts_with_its_summary_alone(self):
         cases = '{"check": "reduce", "cases": 5, "wrong": 0}\n'

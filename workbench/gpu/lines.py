@@ -8,6 +8,15 @@ import json
 import re
 
 
+def add_json(findings, text):
+    if not text.startswith("{"):
+        return
+    try:
+        findings.add(json.loads(text))
+    except ValueError:
+        findings.unreadable.append(text[:200])
+
+
 class Lines:
     """Of weft's own programs: findings.py says what they are; other lines are for the log alone."""
 
@@ -15,12 +24,7 @@ class Lines:
         self.findings, self.check = findings, check
 
     def line(self, text):
-        if not text.startswith("{"):
-            return
-        try:
-            self.findings.add(json.loads(text))
-        except ValueError:
-            self.findings.unreadable.append(text[:200])
+        add_json(self.findings, text)
 
     def end(self, code):
         """Whether the step may be called right."""
@@ -28,7 +32,7 @@ class Lines:
 
 
 class GTest:
-    """Of GoogleTest: each test is a case."""
+    """Of GoogleTest: each test is a case. A test may print what weft's own programs print: figures."""
 
     _RESULT = re.compile(r"^\[ +(?P<result>OK|FAILED|SKIPPED) +\] (?P<name>\S+?),? (?:.*)?\(\d+ ms\)$")
 
@@ -39,7 +43,9 @@ class GTest:
     def line(self, text):
         found = self._RESULT.match(text)
         if not found:
-            if text.strip() and not text.startswith("["):
+            if text.startswith("{"):
+                add_json(self.findings, text)
+            elif text.strip() and not text.startswith("["):
                 self.before = text.strip()
             return
         if found["result"] == "SKIPPED":

@@ -28,18 +28,18 @@ uint64_t FromEnvironment(const char* name, uint64_t standard) {
 // As it is when nobody has steered it.
 void SetStandard(World& world) {
   if (world.process == 0) {
-    world.device_count = static_cast<int>(
-        std::min<uint64_t>(FromEnvironment("WEFT_FAKE_CUDA_DEVICES", 1), kDevicesMax));
+    world.device_count =
+        static_cast<int>(std::min<uint64_t>(FromEnvironment("FAKE_CUDA_DEVICES", 1), kDevicesMax));
   }
   for (DeviceState& device : world.devices) {
-    device.total_bytes = FromEnvironment("WEFT_FAKE_CUDA_BYTES", uint64_t{1} << 30);
+    device.total_bytes = FromEnvironment("FAKE_CUDA_BYTES", uint64_t{1} << 30);
     device.failed = kSuccess;
   }
   world.lacking.clear();
   world.hidden.clear();
   world.plan = {};
   world.paused = false;
-  SetSeed(world, FromEnvironment("WEFT_FAKE_CUDA_SEED", 0));
+  SetSeed(world, FromEnvironment("FAKE_CUDA_SEED", 0));
 }
 
 uint64_t CountRanges(const World& world, RangeKind kind) {
