@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import ctypes
 import enum
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from weft import _capi
 from weft._library import library
@@ -48,21 +48,26 @@ class Error(RuntimeError):
     group: str | None
     unit: str | None  # of a shard context, that it is about
     param: str | None
+    device: int | None  # the accelerator that failed
+    device_code: int | None  # what its driver returned (CUresult)
 
     def __init__(self, sentence: str, code: Result, *, rank: int | None = None, host: str | None = None, pid: int | None = None,
                  op: str | None = None, sequence: int | None = None, group: str | None = None, unit: str | None = None,
-                 param: str | None = None) -> None:
+                 param: str | None = None, device: int | None = None, device_code: int | None = None) -> None:
         super().__init__(sentence)
         self.code, self.rank, self.host, self.pid = code, rank, host, pid
         self.op, self.sequence, self.group, self.unit, self.param = op, sequence, group, unit, param
+        self.device, self.device_code = device, device_code
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _made_again, (str(self), self.code, self.rank, self.host, self.pid, self.op, self.sequence, self.group, self.unit, self.param)
+        return _made_again, (str(self), {name: getattr(self, name) for name in _FIELDS})
 
 
-def _made_again(sentence: str, code: Result, rank: int | None, host: str | None, pid: int | None, op: str | None, sequence: int | None,
-                group: str | None, unit: str | None, param: str | None) -> Error:
-    return Error(sentence, code, rank=rank, host=host, pid=pid, op=op, sequence=sequence, group=group, unit=unit, param=param)
+_FIELDS = ("code", "rank", "host", "pid", "op", "sequence", "group", "unit", "param", "device", "device_code")
+
+
+def _made_again(sentence: str, fields: dict[str, Any]) -> Error:
+    return Error(sentence, **fields)
 
 
 def _number(value: int) -> int | None:
@@ -81,7 +86,8 @@ def empty_info() -> _capi.weft_error_info_t:
 
 def error_of(result: int, sentence: bytes, info: _capi.weft_error_info_t) -> Error:
     return Error(sentence.decode("utf-8", "replace"), Result(result), rank=_number(info.rank), host=_text(info.host), pid=_number(info.pid),
-                 op=_text(info.operation), sequence=_number(info.sequence), group=_text(info.group), unit=_text(info.unit), param=_text(info.param))
+                 op=_text(info.operation), sequence=_number(info.sequence), group=_text(info.group), unit=_text(info.unit), param=_text(info.param),
+                 device=_number(info.device), device_code=_number(info.device_code))
 
 
 def fail(result: int) -> NoReturn:
