@@ -5,6 +5,7 @@ The driver is a library of a few lines, named by WEFT_CUDA_LIBRARY; the sections
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -376,6 +377,13 @@ class Kept(unittest.TestCase):
             self.assertTrue(files_of(section.sources, ROOT), section.name)
         names = page.test_names(ROOT)
         self.assertIn("twin_reduce_test", names)
+
+    def test_a_real_driver_runs_no_test_that_steers_the_fake_one(self):
+        for step in (step for section in SECTIONS for step in section.steps if step.tests):
+            names = [name for name in page.test_names(ROOT) if re.fullmatch(step.tests, name)]
+            self.assertTrue(names, step.name)
+            for name in names:  # who can do without asks whether there is one: UseFakeDriver() is nullptr then
+                self.assertNotIn("FakeDriver&", (ROOT / "tests/device" / f"{name}.cc").read_text(), name)
 
 
 class Building(unittest.TestCase):

@@ -6,7 +6,7 @@ what proves it: once they have changed, the last report says nothing about it.
 import collections
 
 # program: a file of build/gpu, or a name of TOOLS for one of the machine; tests: instead, the tests of GoogleTest whose names match, in
-# programs of the build. reads: how its output is read (lines.py). check: what its cases count as, unless its lines say so.
+# programs of the build, but none of those that steer the fake driver: on a real one they have nothing to steer. reads: how its output is read (lines.py). check: what its cases count as, unless its lines say so.
 Step = collections.namedtuple("Step", "name program arguments seconds reads check tool tests", defaults=("lines", "", "", ""))
 Section = collections.namedtuple("Section", "name sources steps")
 
@@ -29,8 +29,9 @@ SECTIONS = (
         Step("versions", "versions.py", (), 10),
         Step("machine", "gpu_machine", (), 30),
     )),
-    Section("memory", (*_DRIVER, "comm/device/memory/*", "bindings/c/mem*", "bindings/c/dlpack*", "bindings/c/device*", "tests/device/device_*"), (
-        Step("memory", "", (), 30, "gtest", "memory", "", r"device_memory_test|device_heap_test"),
+    Section("memory", (*_DRIVER, "comm/device/memory/*", "bindings/c/mem*", "bindings/c/dlpack*", "bindings/c/device*", "tests/device/device_memory_test*",
+                        "tests/device/device_memory_kinds*", "tests/device/device_fixture*", "tests/device/driver_calls*"), (
+        Step("memory", "", (), 30, "gtest", "memory", "", r"device_memory_test"),
     )),
     Section("kernels", (*_DRIVER, *_KERNELS, "tests/device/*twin*", "tests/gpu/*.h", "tests/gpu/kernel*", "tests/gpu/gpu_device*",
                         "tests/comm/kernels/reference*", "shard/optimizer/optimizer_step*"), (
