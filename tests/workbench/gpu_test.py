@@ -32,7 +32,13 @@ from workbench.gpu.status import status_lines
 
 DRIVER = """
 #include <string.h>
-int cuInit(unsigned flags) { return flags; }
+#include <stdlib.h>
+#include <unistd.h>
+int cuInit(unsigned flags) {
+  const char* hang = getenv("DRIVER_HANGS");
+  if (hang && symlink("begun", hang) == 0) sleep(600);
+  return flags;
+}
 int cuDriverGetVersion(int* version) { *version = 13000; return 0; }
 int cuDeviceGetCount(int* count) { *count = %d; return 0; }
 int cuDeviceGet(int* device, int i) { *device = i; return 0; }
@@ -93,9 +99,9 @@ class OnADriver(unittest.TestCase):
                 (bare / name).symlink_to(shutil.which(name))
         return {"PATH": str(bare), "WEFT_CUDA_LIBRARY": str(driver or self.driver)}
 
-    def ran(self, folder, *arguments, driver=None):
+    def ran(self, folder, *arguments, driver=None, environment=()):
         out = pathlib.Path(tempfile.mkdtemp(dir=self.folder))
-        done = subprocess.run(self.command(folder, out, *arguments), env=self.environment(driver), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        done = subprocess.run(self.command(folder, out, *arguments), env={**self.environment(driver), **dict(environment)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                               text=True, timeout=100, check=False)
         return Ran(folder, out, done.returncode, done.stdout)
 
@@ -145,12 +151,100 @@ class OnADriver(unittest.TestCase):
             process.send_signal(signal.SIGTERM)
             self.assertEqual(1, process.wait(60))
         ran = Ran(folder, out, 1, "")
-        self.assertEqual({"one": "passed", "two": "failed"}, ran.states())
+        self.assertEqual({"one": "passed", "two": "unfinished"}, ran.states())
         self.assertIn("SIGTERM", ran.report()["ended"])
+        self.assertEqual("the run was ended by SIGTERM", ran.report()["sections"][1]["steps"][0]["why"])
         self.assertFalse(alive(int(begun.read_text())))
 
+    def ran_with(self, folder, patch, environment=()):
+        """Of a runner in which `patch`, lines of Python, has sent signals where no test could from outside: its exit code, and the run."""
+        out = pathlib.Path(tempfile.mkdtemp(dir=self.folder))
+        code = ("import os, pathlib, signal, subprocess, sys, threading, types\nfrom workbench.commands import Failure\n"
+                "from workbench.gpu import out_folder, process, run\n"
+                f"def tell():\n    os.kill(os.getpid(), signal.SIGTERM)\n{patch}\n"
+                f"options = types.SimpleNamespace(folder=pathlib.Path({str(folder)!r}), out=pathlib.Path({str(out)!r}), seconds=60, only=None)\n"
+                "try:\n    run.run(options)\nexcept Failure as failure:\n    print(failure)\n    sys.exit(failure.code)\n")
+        done = subprocess.run([sys.executable, "-B", "-c", code], cwd=ROOT, env={**self.environment(), **dict(environment)}, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, timeout=100, check=False)
+        self.assertNotIn("Traceback", done.stdout)
+        return Ran(folder, out, done.returncode, done.stdout)
+
+    def test_a_signal_while_the_report_is_written_leaves_it_whole(self):
+        ran = self.ran_with(self.made({"one": RIGHT, "two": RIGHT}), """
+real = os.fsync
+def fsync(file):
+    if b'"one"' in pathlib.Path(f"/proc/self/fd/{file}").read_bytes():
+        tell()
+    real(file)
+out_folder.os.fsync = fsync""")
+        self.assertEqual((1, {"one": "passed"}), (ran.code, ran.states()), ran.text)
+        self.assertIn("SIGTERM", ran.report()["ended"])
+
+    def test_a_signal_when_all_is_done_changes_nothing(self):
+        ran = self.ran_with(self.made({"one": RIGHT}), "made = run.table\nrun.table = lambda report: tell() or made(report)")
+        self.assertEqual((0, {"one": "passed"}), (ran.code, ran.states()), ran.text)
+        self.assertRegex(ran.text, r"copy +1000 +2.00")
+        self.assertEqual("all sections had their turn", ran.report()["ended"])
+
+    def test_a_signal_while_a_program_starts_leaves_nothing_running(self):
+        pid = self.folder / "started"
+        ran = self.ran_with(self.made({"one": RIGHT + "; exec sleep 600"}, seconds=50), f"""
+made = subprocess.Popen
+def popen(command, **options):
+    child = made(command, **options)
+    if command[0].endswith("/one"):
+        pathlib.Path({str(pid)!r}).write_text(str(child.pid))
+        tell()
+    return child
+process.subprocess.Popen = popen""")
+        self.assertEqual(1, ran.code, ran.text)
+        self.assertFalse(alive(int(pid.read_text())))
+        self.assertIn("SIGTERM", ran.report()["ended"])
+
+    def test_a_runner_that_stands_still_ends_with_what_it_started(self):
+        pid = self.folder / "still"
+        ran = self.ran_with(self.made({"one": f"echo $$ >{pid}; echo something; exec sleep 600"}, seconds=50), """
+def line(log, text):
+    if text == "something":
+        threading.Timer(0.1, run._give_up).start()
+        threading.Event().wait()
+out_folder._Log.line = line""")
+        self.assertEqual(1, ran.code, ran.text)
+        self.assertIn("a section could not be ended", ran.text)
+        wait_for(lambda: pid.exists() and pid.read_text().strip())
+        wait_for(lambda: not alive(int(pid.read_text())))
+        self.assertEqual([], ran.report()["sections"])
+
+    def test_the_time_of_the_run_is_also_the_probe_s(self):
+        hangs = {"DRIVER_HANGS": str(self.folder / "asked")}
+        ran = self.ran(self.made({"one": RIGHT}), "--seconds", "14", environment=hangs)
+        self.assertEqual(1, ran.code, ran.text)
+        self.assertRegex(ran.text, r"the driver did not say in [34] s which devices there are")
+
+    def test_a_run_that_is_told_to_end_while_the_driver_hangs_ends(self):
+        asked = self.folder / "told"
+        ran = self.ran_with(self.made({"one": RIGHT}), f"""
+def once_asked():
+    while not os.path.lexists({str(asked)!r}):
+        threading.Event().wait(0.02)
+    tell()
+threading.Thread(target=once_asked, daemon=True).start()""", {"DRIVER_HANGS": str(asked)})
+        self.assertEqual(1, ran.code, ran.text)
+        self.assertIn("the run was ended by SIGTERM before a section ran", ran.text)
+
+    def test_a_section_of_which_steps_were_left_out_is_unfinished(self):
+        folder = self.made({"one": RIGHT + "; sleep 5"}, seconds=500)
+        made = manifest.load(folder)
+        steps = made["sections"][0]["steps"]
+        steps.append({**steps[0], "name": "two"})
+        manifest.write(folder, made)
+        ran = self.ran(folder, "--seconds", "17")
+        self.assertEqual({"one": "unfinished"}, ran.states(), ran.text)
+        self.assertEqual(["ended", "left out"], [step["state"] for step in ran.report()["sections"][0]["steps"]])
+        self.assertEqual(["two: no time was left for it"], ran.report()["sections"][0]["skipped"])
+
     def test_sections_without_time_left_are_not_run(self):
-        ran = self.ran(self.made({"one": RIGHT + "; sleep 600", "two": RIGHT}, seconds=500), "--seconds", "14")
+        ran = self.ran(self.made({"one": RIGHT + "; sleep 600", "two": RIGHT}, seconds=500), "--seconds", "17")
         self.assertEqual({"one": "hung", "two": "not run"}, ran.states(), ran.text)
         self.assertEqual(["two: no time was left for it"], ran.report()["sections"][1]["skipped"])
 
@@ -286,8 +380,10 @@ class Reading(unittest.TestCase):
     def test_a_step_that_did_not_end_is_never_right(self):
         findings = Findings()
         findings.count("adds", 1)
-        for state, wanted in (("ended", "passed"), ("not run", "passed"), ("begun", "failed"), ("failed", "failed"), ("hung", "hung")):
+        for state, wanted in (("ended", "passed"), ("not run", "passed"), ("begun", "failed"), ("failed", "failed"), ("hung", "hung"),
+                              ("left out", "unfinished"), ("killed", "unfinished")):
             self.assertEqual(wanted, state_of([{"state": "ended"}, {"state": state}], findings))
+            self.assertEqual(wanted if wanted in ("failed", "hung") else "not run", state_of([{"state": "ended"}, {"state": state}], Findings()))
 
 
 class Kept(unittest.TestCase):
@@ -335,8 +431,9 @@ class Kept(unittest.TestCase):
 
     def test_what_was_wrong_or_hung_is_pending(self):
         self.keep("2026-11-01", {"machine": "passed", "memory": "passed", "kernels": "passed"})
-        self.keep("2026-11-02", {"memory": "hung"})
-        self.assertEqual("memory     pending: hung on Card, 2026-11-02", self.lines()[1])
+        for state in ("hung", "unfinished"):
+            self.keep("2026-11-02", {"memory": state})
+            self.assertEqual(f"memory     pending: {state} on Card, 2026-11-02", self.lines()[1])
 
     def test_a_report_of_another_driver_is_refused(self):
         self.keep("2026-11-01", {"machine": "passed"}, library="build/tests/libfake_driver.so")

@@ -6,7 +6,8 @@ after every section, and at the end of the time.
     report: {"schema", "commit", "dirty", "compiler", "date", "library", "driver", "cards", "seconds", "ended", "facts",
              "sections": [{"name", "state", "sources", "seconds", "steps": [...], ...findings.py}]}
 
-States of a section: "passed", "wrong" (a case was), "failed" (a step ended badly), "hung" (one was killed), "not run" (no case was).
+States of a section: "passed", "wrong" (a case was), "failed" (a step ended badly), "hung" (one was killed), "unfinished" (some steps were left
+out when the time was up or the run was told to end), "not run" (no case was).
 """
 import datetime
 import json
@@ -23,7 +24,7 @@ from workbench.gpu.findings import Findings
 from workbench.gpu.lines import READERS
 from workbench.gpu.out_folder import OutFolder
 from workbench.gpu.probe import LIBRARY
-from workbench.gpu.process import run_limited
+from workbench.gpu.process import kill_running, run_limited
 from workbench.gpu.sections import TOOLS
 from workbench.gpu.table import table
 
@@ -34,12 +35,18 @@ SPARE_SECONDS = 10    # of the run's, for the report and what is slow to be kill
 STEP_SECONDS_MIN = 3  # with less than that a step is not begun
 
 
-class _TimeIsUp(Exception):
-    """SIGTERM or SIGINT: the report is finished and the run ends."""
+class Told:
+    """Whether a signal has told the run to end: what runs is killed, and the report finished. The signal raises nothing, because it comes anywhere: while
+    a program is started, while the report is written, or when all is done."""
 
+    def __init__(self):
+        self.by = None  # the signal's name
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, self._end)
 
-def _end(number, _):
-    raise _TimeIsUp(signal.Signals(number).name)
+    def _end(self, number, _):
+        self.by = self.by or signal.Signals(number).name
 
 
 def environment(folder):
@@ -49,12 +56,16 @@ def environment(folder):
     return dict(os.environ, WEFT_CUDA_LIBRARY=library, LD_LIBRARY_PATH=os.pathsep.join(filter(None, (str(folder), os.environ.get("LD_LIBRARY_PATH")))))
 
 
-def find_devices(folder):
+def find_devices(folder, deadline, told):
     """What probe.py says; ends the run with 77 where there is no device."""
     said = []
-    end = run_limited((sys.executable, "-B", ROOT / "workbench" / "gpu" / "probe.py"), ROOT, environment(folder), PROBE_SECONDS, said.append)
+    seconds = max(STEP_SECONDS_MIN, min(PROBE_SECONDS, deadline - SPARE_SECONDS - time.monotonic()))
+    command = (sys.executable, "-B", ROOT / "workbench" / "gpu" / "probe.py")
+    end = run_limited(command, ROOT, environment(folder), seconds, said.append, lambda: told.by)
+    if told.by:
+        raise Failure(f"gpu: the run was ended by {told.by} before a section ran; there is no report")
     if end.code is None:
-        raise Failure(f"gpu: the driver did not say in {PROBE_SECONDS} s which devices there are")
+        raise Failure(f"gpu: the driver did not say in {seconds:.0f} s which devices there are")
     try:
         found = json.loads(said[-1])
     except (ValueError, IndexError):
@@ -65,10 +76,9 @@ def find_devices(folder):
 
 
 class Run:
-    def __init__(self, manifest, folder, out, seconds, devices):
+    def __init__(self, manifest, folder, out, started, deadline, told, devices):
         self.folder, self.out = folder, out
-        self.deadline = time.monotonic() + seconds
-        self.started = time.monotonic()
+        self.started, self.deadline, self.told = started, deadline, told
         self.report = {"schema": SCHEMA, "commit": manifest["commit"], "dirty": manifest["dirty"], "compiler": manifest["compiler"],
                        "date": f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d}", **devices, "seconds": 0, "ended": "it has not", "facts": {},
                        "sections": []}
@@ -78,16 +88,16 @@ class Run:
         self.out.replace("report.json", json.dumps(self.report, indent=1) + "\n")
 
     def sections(self, sections):
-        ended = "all sections had their turn"
-        try:
-            for section in sections:
-                self.section(section)
-        except _TimeIsUp as up:
-            ended = f"by {up}, before all sections had their turn"
-        self.report["ended"] = ended
+        """False: the run was told to end before all of them were done."""
+        done = True
+        for section in sections:
+            done = done and not self.told.by and self.section(section)
+        self.report["ended"] = "all sections had their turn" if done else f"by {self.told.by}, before all sections had their turn"
         self.save()
+        return done
 
     def section(self, section):
+        """False: the run was told to end in the middle of it."""
         findings, steps = Findings(), []
         entry = {"name": section["name"], "state": "not run", "sources": section["sources"], "seconds": 0, "steps": steps}
         self.report["sections"].append(entry)
@@ -98,20 +108,24 @@ class Run:
                 steps.append({"name": step["name"], "state": "begun"})
                 steps[-1].update(self.step(step, findings))
                 print(f"  {step['name']}: {steps[-1]['state']}, {steps[-1].get('seconds', 0)} s", flush=True)
-        finally:  # also when the run is told to end: what was found is told
+        finally:  # also when the runner fails: what was found is told
             entry.update(findings.as_json(), state=state_of(steps, findings), seconds=round(time.monotonic() - begun, 1))
             self.report["facts"].update(entry.pop("facts"))
             self.save()
+        return all(step["state"] not in ("killed", "left out") for step in steps) or not self.told.by
 
     def step(self, step, findings):
         """What the report says of it."""
         seconds = min(step["seconds"], self.deadline - SPARE_SECONDS - time.monotonic())
         command, why = self.command(step)
+        left_out = None
         if seconds < STEP_SECONDS_MIN and seconds < step["seconds"]:
-            why = "no time was left for it"
-        if why:
-            findings.skip(step["check"] or step["name"], why)
-            return {"state": "not run", "why": why}
+            left_out = "no time was left for it"
+        if self.told.by:
+            left_out = f"the run was ended by {self.told.by}"
+        if left_out or why:
+            findings.skip(step["check"] or step["name"], left_out or why)
+            return {"state": "left out" if left_out else "not run", "why": left_out or why}
         reader = READERS[step["reads"]](findings, step["check"] or step["name"])
         log = self.out.log(f"{step['name']}.txt" if step["reads"] == "sanitizer" else "log.txt")
         log.line(f"== {step['name']}")
@@ -121,10 +135,12 @@ class Run:
             reader.line(text)
 
         try:
-            end = run_limited(command, self.folder, environment(self.folder), seconds, on_line)
+            end = run_limited(command, self.folder, environment(self.folder), seconds, on_line, lambda: self.told.by)
         except OSError as error:
             return {"state": "failed", "why": f"{command[0]} could not be started: {error.strerror}"}
         right = reader.end(end.code)
+        if end.code is None and self.told.by:
+            return {"state": "killed", "why": f"the run was ended by {self.told.by}", "seconds": end.seconds}
         if end.code is None:
             return {"state": "hung", "why": f"it was killed after {end.seconds} s", "seconds": end.seconds}
         return {"state": "ended" if right else "failed", "code": end.code, "seconds": end.seconds}
@@ -146,7 +162,8 @@ class Run:
 
 
 def state_of(steps, findings):
-    """Of a section. Nothing is above its evidence: without a case it is "not run", whatever its programs said."""
+    """Of a section. Nothing is above its evidence: without a case it is "not run", whatever its programs said. A step that the machine refuses does
+    not make it unfinished: there it can never run."""
     states = {step["state"] for step in steps}
     if findings.total("wrong"):
         return "wrong"
@@ -154,34 +171,43 @@ def state_of(steps, findings):
         return "failed"
     if "hung" in states:
         return "hung"
-    return "passed" if findings.total("cases") else "not run"
+    if not findings.total("cases"):
+        return "not run"
+    return "unfinished" if states & {"killed", "left out"} else "passed"
 
 
 def run(options):
-    folder = options.folder
+    started = time.monotonic()
+    told = Told()
+    watchdog = threading.Timer(options.seconds, _give_up)
+    watchdog.daemon = True
+    watchdog.start()
+    try:
+        _run(options, started, told)
+    finally:
+        watchdog.cancel()
+
+
+def _run(options, started, told):
+    folder, deadline = options.folder, started + options.seconds
     manifest = manifests.load(folder)
     manifests.check(manifest, folder, ROOT)
     sections = manifest["sections"]
     if options.only:
         sections = [section for section in sections if section["name"] in options.only]
-    devices = find_devices(folder)
-    one_run = Run(manifest, folder, OutFolder(options.out), options.seconds, devices)
-    watchdog = threading.Timer(options.seconds, _give_up)
-    watchdog.daemon = True
-    watchdog.start()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _end)
+    devices = find_devices(folder, deadline, told)
+    one_run = Run(manifest, folder, OutFolder(options.out), started, deadline, told, devices)
     print(f"on {len(devices['cards'])} x {devices['cards'][0]}, driver {devices['driver']} of {devices['library']}", flush=True)
     one_run.save()
-    one_run.sections(sections)
-    watchdog.cancel()
+    done = one_run.sections(sections)
     print(table(one_run.report), flush=True)
     bad = [section["name"] for section in one_run.report["sections"] if section["state"] in ("wrong", "failed", "hung")]
-    if bad or len(one_run.report["sections"]) < len(sections):
+    if bad or not done:
         raise Failure(f"gpu: not right: {' '.join(bad) or 'the run was ended'}; {options.out / 'report.json'} says what")
 
 
 def _give_up():
     """The last resort, when the runner itself stands still. The report is as whole as it was after the last section."""
+    kill_running()
     print("gpu: the time is up and a section could not be ended; the report has those before it", file=sys.stderr, flush=True)
     os._exit(1)  # a process that waits in the driver would keep an orderly end waiting

@@ -5,13 +5,13 @@ from workbench.gpu.probe import LIBRARY
 
 
 def table(report):
-    lines = ["", f"{'section':10} {'state':8} {'seconds':>8} {'cases':>9} {'wrong':>6} {'not run':>8}"]
+    lines = ["", f"{'section':10} {'state':10} {'seconds':>8} {'cases':>9} {'wrong':>6} {'not run':>8}"]
     for section in report["sections"]:
-        lines.append(f"{section['name']:10} {section['state']:8} {section['seconds']:8} {section['cases']:9} {section['wrong']:6} {len(section['skipped']):8}")
+        lines.append(f"{section['name']:10} {section['state']:10} {section['seconds']:8} {section['cases']:9} {section['wrong']:6} {len(section['skipped']):8}")
     for section in report["sections"]:
         lines += [f"  {section['name']}, wrong: {error}" for check in section["checks"].values() for error in check["errors"]]
         lines += [f"  {section['name']}, step {step['name']} {step['state']}: {step['why']}" for step in section["steps"]
-                  if step["state"] in ("failed", "hung") and "why" in step]
+                  if step["state"] in ("failed", "hung", "killed") and "why" in step]
         lines += [f"  {section['name']}, step {step['name']} failed: it ended with {step['code']}" for step in section["steps"]
                   if step["state"] == "failed" and "code" in step]
         lines += [f"  {section['name']}, not run: {reason}" for reason in section["skipped"]]
