@@ -46,12 +46,12 @@ class _Free:
         library.weft_mem_free(self._address)
 
 
-class _View:
+class View:
     """What numpy and memoryviews hold of an array, and with it its block."""
 
-    def __init__(self, array: Array) -> None:
-        self._held = array._block
-        self.__array_interface__ = {"version": 3, "shape": array.shape, "typestr": array._typestr(), "data": (array.address, False)}
+    def __init__(self, block: object, address: int, shape: tuple[int, ...], typestr: str) -> None:
+        self._held = block
+        self.__array_interface__ = {"version": 3, "shape": shape, "typestr": typestr, "data": (address, False)}
 
 
 class Array:
@@ -60,7 +60,7 @@ class Array:
     def __init__(self, block: ctypes.c_void_p | None, shape: tuple[int, ...], dtype: DType, device: tuple[int, int] = _HOST) -> None:
         """Of the package's own use."""
         self._block, self._shape, self._dtype, self._device = block, shape, dtype, device
-        self._views: weakref.WeakSet[_View] = weakref.WeakSet()
+        self._views: weakref.WeakSet[View] = weakref.WeakSet()
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -119,28 +119,25 @@ class Array:
         return array
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return self._device
+        return _HOST  # pinned memory too: frameworks refuse CUDA_HOST unless they ask for it
 
     def __dlpack__(self, *, stream: object = None, max_version: tuple[int, int] | None = None, dl_device: tuple[int, int] | None = None,
                    copy: bool | None = None) -> Any:
-        if stream is not None or dl_device not in (None, self._device) or copy:
+        device = _HOST if dl_device is None else dl_device
+        if stream is not None or device not in (_HOST, self._device) or copy:
             raise BufferError("weft's memory is the host's, without streams, and is not copied")
         if self._block is None or max_version is None or max_version[0] < 1 or not self._owned_by_c():
-            if self._device != _HOST:
-                raise BufferError("pinned memory is passed by DLPack 1, which the receiver does not ask for (max_version)")
-            return self._dlpack_of_numpy()
-        return tensor_of(self.address, self._shape, self._dtype)
+            return self._dlpack_of_numpy(device)
+        return tensor_of(self.address, self._shape, self._dtype, device)
 
-    def _dlpack_of_numpy(self) -> Any:
-        """numpy speaks the older version, too, and keeps what it views; but it lacks some types."""
-        if self._dtype not in _TYPES:
+    def _dlpack_of_numpy(self, device: tuple[int, int]) -> Any:
+        if self._dtype not in _TYPES and device == _HOST:
             return self.__array__().__dlpack__()
         numpy: Any = importlib.import_module("numpy")
-        raw = numpy.asarray(self._viewed()) if self.size else numpy.empty(self._shape, self._typestr())
-        return dlpack.retyped(raw.view(f"u{ITEM_BYTES[self._dtype]}").__dlpack__(), self._dtype)
+        return older_tensor_of(self._viewed() if self.size else numpy.empty(self._shape, self._typestr()), self._dtype, device)
 
-    def _viewed(self) -> _View:
-        view = _View(self)
+    def _viewed(self) -> View:
+        view = View(self._block, self.address, self._shape, self._typestr())
         self._views.add(view)
         return view
 
@@ -159,14 +156,21 @@ def typestr(dtype: DType) -> str:
     return f"{'|' if bytes_ == 1 or kind == 'V' else '<'}{kind}{bytes_}"
 
 
-def tensor_of(address: int, shape: tuple[int, ...], dtype: DType) -> Any:
+def older_tensor_of(view: object, dtype: DType, device: tuple[int, int]) -> Any:
+    """A capsule of DLPack before version 1 that keeps a view. It is numpy's: numpy reads nothing of what it passes on, which may be a device's."""
+    numpy: Any = importlib.import_module("numpy")
+    raw = numpy.asarray(view).view(f"u{ITEM_BYTES[dtype]}")
+    return dlpack.retyped(raw.__dlpack__(), dtype, device)
+
+
+def tensor_of(address: int, shape: tuple[int, ...], dtype: DType, device: tuple[int, int]) -> Any:
     """A capsule of DLPack that keeps the block of weft's at the address."""
     refuse_inside_check()
     tensor = _capi.weft_tensor_t(struct_size=ctypes.sizeof(_capi.weft_tensor_t), data=address, ndim=len(shape), dtype=dtype,
                                  shape=ctypes.cast((ctypes.c_int64 * max(len(shape), 1))(*shape), ctypes.c_void_p))
     managed = ctypes.c_void_p()
     check(library.weft_mem_dlpack(ctypes.byref(tensor), ctypes.byref(managed)))
-    return dlpack.capsule_of(managed)
+    return dlpack.capsule_of(managed, device)
 
 
 def shape_of(shape: int | Sequence[int]) -> tuple[int, ...]:

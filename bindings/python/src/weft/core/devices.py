@@ -3,7 +3,8 @@
     if weft.device_count() > 0:                     # weft.Error without CUDA's driver
         a = weft.device_zeros((4, 3), "float32")    # torch.from_dlpack(a), cupy.asarray(a): views of the same memory
 
-An array's memory lives as long as the array or any view of it.
+An array's memory lives as long as the array or any view of it by DLPack; a view by __cuda_array_interface__ is of the array, and does not keep the memory
+beyond free_on. What is dropped comes back behind CUDA's legacy stream.
 
 Thread-safety: as memory has it.
 """
@@ -17,12 +18,39 @@ from typing import Any, NamedTuple
 from weft import _capi
 from weft._library import library
 from weft.core import dlpack, interrupt
-from weft.core.arrays import Block, shape_of, tensor_of, typestr
+from weft.core.arrays import View, older_tensor_of, shape_of, tensor_of, typestr
 from weft.core.errors import check, refuse_inside_check
 from weft.core.types import ITEM_BYTES, AnyDType, DType, dtype_number
 
 CURRENT = _capi.WEFT_DEVICE_CURRENT
 _LEGACY = 1  # of DLPack and of __cuda_array_interface__
+
+
+class _Block(ctypes.c_void_p):
+    """A block of a device's memory, given back behind CUDA's legacy stream with the last reference to it."""
+
+    def __del__(self) -> None:
+        if self.value:
+            interrupt.later(_Free(self.value))
+
+
+class _Free:
+    def __init__(self, address: int) -> None:
+        self._address = address
+
+    def __call__(self) -> None:
+        if library.weft_mem_free_on(self._address, None) not in (_capi.WEFT_SUCCESS, _capi.WEFT_FORKED):
+            _refused.append(self)
+
+
+# Blocks that could not be given back when they were dropped: the legacy stream was in capture, say. Streams may use them, so they are not freed plainly.
+_refused: list[_Free] = []
+
+
+def _again() -> None:
+    waiting, _refused[:] = _refused[:], []
+    for free in waiting:
+        free()
 
 
 class DeviceInfo(NamedTuple):
@@ -61,7 +89,7 @@ def device_info(device: int = CURRENT) -> DeviceInfo:
 class DeviceArray:
     """Elements in rows without gaps in a device's memory, to be viewed: `torch.from_dlpack`, `cupy.asarray`, `jax.numpy.from_dlpack`."""
 
-    def __init__(self, block: Block | None, shape: tuple[int, ...], dtype: DType, device: int, stream: int) -> None:
+    def __init__(self, block: _Block | None, shape: tuple[int, ...], dtype: DType, device: int, stream: int) -> None:
         """Of the package's own use."""
         self._block, self._shape, self._dtype, self._device, self._stream = block, shape, dtype, device, stream
 
@@ -93,7 +121,8 @@ class DeviceArray:
         return 0 if self._block is None else self._block.value or 0
 
     def free_on(self, stream: int = 0) -> None:
-        """Gives the memory up to what is in the stream now, which may still use it; views of it that were made before keep it."""
+        """Gives the memory up to what is in the stream now, which may still use it. Views of it by DLPack that were made before keep it; others must not
+        be used any more."""
         block = self._block
         if block is None:
             return
@@ -116,14 +145,16 @@ class DeviceArray:
                    copy: bool | None = None) -> Any:
         if dl_device not in (None, self.__dlpack_device__()) or copy:
             raise BufferError("weft's memory is not copied")
-        if stream not in (None, -1, self._stream or _LEGACY):
-            raise BufferError(f"the array is ordered by stream {self._stream:#x}, and is wanted in stream {stream:#x}; receive it where that is the current "
-                              "stream, or pass stream=-1 when its work has ended")
-        if max_version is None or max_version[0] < 1:
-            raise BufferError("the array is passed by DLPack 1, which the receiver does not ask for (max_version)")
+        wanted = _LEGACY if stream is None else stream
+        if wanted not in (-1, self._stream or _LEGACY):
+            raise BufferError(f"the array is ordered by stream {self._stream or _LEGACY:#x}, and is wanted in stream {wanted:#x}; receive it where that is the "
+                              "current stream, or pass stream=-1 when its work has ended")
         if self._block is None:
             raise BufferError("the array has no elements, and so no memory on its device")
-        return tensor_of(self.address, self._shape, self._dtype)
+        device = self.__dlpack_device__()
+        if max_version is None or max_version[0] < 1:
+            return older_tensor_of(View(self._block, self.address, self._shape, f"|V{ITEM_BYTES[self._dtype]}"), self._dtype, device)
+        return tensor_of(self.address, self._shape, self._dtype, device)
 
 
 def device_zeros(shape: int | Sequence[int], dtype: AnyDType = "float32", *, device: int = CURRENT, stream: int = 0) -> DeviceArray:
@@ -131,7 +162,8 @@ def device_zeros(shape: int | Sequence[int], dtype: AnyDType = "float32", *, dev
     lengths, number = shape_of(shape), DType(dtype_number(dtype))
     ordinal = device_info(device).device
     interrupt.do_postponed()
-    block, bytes_ = Block(), math.prod(lengths) * ITEM_BYTES[number]
+    _again()
+    block, bytes_ = _Block(), math.prod(lengths) * ITEM_BYTES[number]
     if bytes_ == 0:
         return DeviceArray(None, lengths, number, ordinal, stream)
     if bytes_ >= 1 << 63:

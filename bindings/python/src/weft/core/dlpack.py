@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from weft.core.types import DType
 
@@ -80,10 +80,11 @@ def describe(producer: Any) -> Described:
     return Described((tensor.data or 0) + tensor.byte_offset, dtype, count, read_only, contiguous or count == 0, capsule)
 
 
-def retyped(capsule: Any, dtype: DType) -> Any:
-    """A capsule of the older version that nobody has taken yet, with elements of another type of as many bits."""
+def retyped(capsule: Any, dtype: DType, device: tuple[int, int]) -> Any:
+    """A capsule of the older version that nobody has taken yet, with elements of another type of as many bits, and where they are."""
     tensor = _Tensor.from_address(_get_pointer(capsule, b"dltensor"))
     tensor.code, tensor.bits = next(key for key, known in _DTYPES.items() if known == dtype)
+    tensor.device_type, tensor.device_id = device
     return capsule
 
 
@@ -91,9 +92,11 @@ def retyped(capsule: Any, dtype: DType) -> Any:
 _made: list[Any] = []
 
 
-def capsule_of(managed: ctypes.c_void_p) -> Any:
+def capsule_of(managed: ctypes.c_void_p, device: tuple[int, int]) -> Any:
     """A capsule of a DLManagedTensorVersioned, which belongs to whoever takes it, or is deleted by a later call if nobody has."""
     _delete_abandoned()
+    tensor = _Versioned.from_address(cast(int, managed.value)).tensor
+    tensor.device_type, tensor.device_id = device
     capsule = _new(managed, _UNUSED, None)
     _made.append(capsule)
     return capsule

@@ -24,7 +24,7 @@ from weft.core.types import ITEM_BYTES
 class MemoryKind(enum.IntEnum):
     """What memory is to weft."""
 
-    PRIVATE = _capi.WEFT_MEM_PRIVATE  # the program's
+    PRIVATE = _capi.WEFT_MEM_PRIVATE  # the program's, or pinned memory that no peer reaches
     SYMMETRIC = _capi.WEFT_MEM_SYMMETRIC  # weft.zeros, shard contexts
     REGISTERED = _capi.WEFT_MEM_REGISTERED  # weft.register
     SHARED = _capi.WEFT_MEM_SHARED  # comm.shared
@@ -34,8 +34,8 @@ class MemoryInfo(NamedTuple):
     """The block or range that holds a buffer's first element."""
 
     kind: MemoryKind
-    base: int  # address of its beginning; 0 of PRIVATE
-    nbytes: int  # of it, whole pages; 0 of PRIVATE
+    base: int  # address of its beginning; 0 of the program's memory
+    nbytes: int  # of it: of blocks with what they are rounded up by, of ranges as registered; 0 of the program's memory
     references: int  # of blocks: who keeps it; else 0
     device: int | None = None  # CUDA's ordinal; None of the host
     pinned: bool = False  # memory of the host that devices reach

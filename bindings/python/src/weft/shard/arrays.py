@@ -110,7 +110,7 @@ class Array(arrays.Array):
 
     # ---- inside ----
 
-    def _viewed(self) -> arrays._View:
+    def _viewed(self) -> arrays.View:
         self._check()
         return super()._viewed()
 
