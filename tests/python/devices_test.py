@@ -28,14 +28,16 @@ class Devices(RanksTest):
             print(weft.device_count())
             info = weft.device_info(1)
             print(info.device, info.name, info.uuid[:4], info.total_bytes, info.compute_capability, info.virtual_memory, info.posix_descriptors, info.driver_version)
-            for call in (lambda: weft.device_info(2), weft.device_info, lambda: weft.device_zeros(3), lambda: weft.device_zeros(1 << 40, device=1)):
+            most = weft.device_zeros(150 << 20, device=1)
+            for call in (lambda: weft.device_info(2), weft.device_info, lambda: weft.device_zeros(3), lambda: weft.device_zeros(1 << 40, device=1),
+                         lambda: weft.device_zeros(150 << 20, device=1)):
                 try:
                     call()
                 except weft.Error as error:
                     print(error.code.name, error.device, error.device_code)
             """)
         self.assertEqual(["2", "1 weft fake device GPU- 1073741824 (9, 0) True True 13000", *["INVALID_ARGUMENT None None"] * 3,
-                          "OUT_OF_MEMORY 1 2"], said)
+                          "OUT_OF_MEMORY 1 None", "OUT_OF_MEMORY 1 2"], said)
 
     def test_without_a_driver_one_sentence_says_so(self):
         said = self.run_with("/proc/none/libcuda.so", """
