@@ -30,7 +30,7 @@ class Package(RanksTest):
 
     def test_modules_import_earlier_ones_only(self):
         order = ["_capi", "_library", *(f"core.{name}" for name in (
-            "interrupt", "errors", "types", "dlpack", "arrays", "devices", "buffers", "pairs", "reductions", "calls", "completions", "batch", "work", "operations", "quick", "group",
+            "interrupt", "errors", "types", "dlpack", "arrays", "streams", "devices", "buffers", "pairs", "reductions", "calls", "completions", "batch", "work", "operations", "quick", "group",
             "collectives", "vectors", "lists", "messages", "bound", "shared", "memory", "reports", "probes", "members", "stores", "communicator", "config")), "__init__",
                  *(f"shard.{name}" for name in ("callbacks", "handles", "structs", "enums", "records", "arrays", "mesh", "policy", "allocator", "optimizer", "param", "unit",
                                                 "step", "context", "__init__")), "checkpoint",

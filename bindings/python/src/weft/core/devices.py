@@ -20,6 +20,7 @@ from weft._library import library
 from weft.core import dlpack, interrupt
 from weft.core.arrays import View, older_tensor_of, shape_of, tensor_of, typestr
 from weft.core.errors import check, refuse_inside_check
+from weft.core.streams import order
 from weft.core.types import ITEM_BYTES, AnyDType, DType, dtype_number
 
 CURRENT = _capi.WEFT_DEVICE_CURRENT
@@ -146,11 +147,14 @@ class DeviceArray:
         if dl_device not in (None, self.__dlpack_device__()) or copy:
             raise BufferError("weft's memory is not copied")
         wanted = _LEGACY if stream is None else stream
-        if wanted not in (-1, self._stream or _LEGACY):
-            raise BufferError(f"the array is ordered by stream {self._stream or _LEGACY:#x}, and is wanted in stream {wanted:#x}; receive it where that is the "
-                              "current stream, or pass stream=-1 when its work has ended")
         if self._block is None:
             raise BufferError("the array has no elements, and so no memory on its device")
+        if wanted not in (-1, self._stream or _LEGACY):
+            try:
+                order(self._device, self._stream or _LEGACY, wanted)
+            except OSError as error:
+                raise BufferError(f"the array is ordered by stream {self._stream or _LEGACY:#x}, and stream {wanted:#x}, in which it is wanted, could not be put "
+                                  f"behind that: {error}; pass stream=-1 when its work has ended") from None
         device = self.__dlpack_device__()
         if max_version is None or max_version[0] < 1:
             return older_tensor_of(View(self._block, self.address, self._shape, f"|V{ITEM_BYTES[self._dtype]}"), self._dtype, device)
