@@ -4,17 +4,21 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "weft/mem.h"
 
+#include "base/mutex.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "bindings/c/guard.h"
 #include "bindings/c/kept_block.h"
 #include "bindings/c/struct_size.h"
+#include "comm/device/memory/device_memory.h"
 #include "comm/kernels/dtype.h"
 
 struct DLManagedTensorVersioned {
@@ -88,6 +92,52 @@ uint8_t TypeCodeOf(weft_dtype_t dtype) {
   }
 }
 
+// Blocks of tensors that were dropped and could not be freed behind their device's work: while a capture is under way, say. They are
+// tried again with later tensors; freed at once they would be somebody else's under what is queued.
+class DroppedBlocks {
+ public:
+  void Drop(void* block) {
+    TryAgain();
+    if (Free(block)) return;
+    MutexLock lock(mutex_);
+    blocks_.push_back(block);
+    count_.store(blocks_.size(), std::memory_order_relaxed);
+  }
+
+  // A forked child has no blocks of its parent's, and another thread may have held the lock there.
+  void TryAgain() {
+    if (count_.load(std::memory_order_relaxed) == 0 || !FindDeviceMemory().ok()) return;
+    std::vector<void*> blocks;
+    {
+      MutexLock lock(mutex_);
+      blocks.swap(blocks_);
+    }
+    blocks.erase(std::remove_if(blocks.begin(), blocks.end(), &DroppedBlocks::Free), blocks.end());
+    MutexLock lock(mutex_);
+    blocks_.insert(blocks_.end(), blocks.begin(), blocks.end());
+    count_.store(blocks_.size(), std::memory_order_relaxed);
+  }
+
+ private:
+  // False: to be tried again. A forked child has nothing to give back, and what is no block any more the program has freed.
+  static bool Free(void* block) {
+    const absl::Status freed = FreeDroppedBlock(block);
+    if (freed.ok()) return true;
+    const weft_result_t result = ResultOf(freed);
+    return result == WEFT_FORKED || result == WEFT_INVALID_ARGUMENT;
+  }
+
+  Mutex mutex_;
+  std::vector<void*> blocks_ WEFT_GUARDED_BY(mutex_);
+  std::atomic<size_t> count_{0};  // of blocks_
+};
+
+// Never destroyed: tensors of other frameworks may outlive static destructors.
+DroppedBlocks& TheDroppedBlocks() {
+  static auto* const blocks = new DroppedBlocks;
+  return *blocks;
+}
+
 struct ManagedTensor {
   DLManagedTensorVersioned managed = {};
   std::array<int64_t, WEFT_TENSOR_DIMS_MAX> shape = {};
@@ -96,11 +146,9 @@ struct ManagedTensor {
 
   static void Delete(DLManagedTensorVersioned* self) {
     const std::unique_ptr<ManagedTensor> tensor(static_cast<ManagedTensor*>(self->manager_ctx));
-    // Frameworks drop tensors of a device that work in streams still uses. Which streams is not known; theirs are by default
-    // ordered with the legacy one.
-    if (self->dl_tensor.device.type == kDlpackCuda && FreeBlockBehind(tensor->block, nullptr).ok())
-      return;
-    (void)FreeBlock(tensor->block);  // a forked child has nothing to give back
+    // Frameworks drop tensors that work in streams still uses. Which streams is not known; theirs are by default ordered with the
+    // legacy one.
+    TheDroppedBlocks().Drop(tensor->block);
   }
 };
 
@@ -169,6 +217,7 @@ weft_result_t weft_mem_dlpack(const weft_tensor_t* tensor,
     weft_tensor_t full{};
     WEFT_RETURN_IF_ERROR(weft::ReadConfig(weft::kDlpackCall, tensor, &full));
     WEFT_RETURN_IF_ERROR(weft::CheckTensor(full));
+    weft::TheDroppedBlocks().TryAgain();
     auto made = std::make_unique<weft::ManagedTensor>();
     WEFT_ASSIGN_OR_RETURN(const size_t bytes, weft::LayOut(full, made.get()));
     WEFT_ASSIGN_OR_RETURN(const weft_mem_info_t block, weft::KeepBlockOf(full.data, bytes));

@@ -28,4 +28,7 @@ absl::Status FreeBlock(void* block);
 // The same behind what is in `stream` now. UNSUPPORTED of host memory that is not pinned.
 absl::Status FreeBlockBehind(void* block, void* stream);
 
+// FreeBlock for who cannot say which streams use the block: of a device and pinned, behind the legacy stream of its device.
+absl::Status FreeDroppedBlock(void* block);
+
 }  // namespace weft

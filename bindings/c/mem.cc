@@ -81,6 +81,14 @@ weft_mem_info_t InfoOf(const DeviceMemory::Place& place) {
   return info;
 }
 
+// nullptr where no memory of devices is there, and of what the heap of a forked child has itself: FORKED is for the rest, which may
+// be of the parent's devices.
+absl::StatusOr<DeviceMemory*> DevicesFor(const void* pointer) {
+  absl::StatusOr<DeviceMemory*> devices = FindDeviceMemory();
+  if (!devices.ok() && ProcessHeap().PlaceOf(pointer).has_value()) return nullptr;
+  return devices;
+}
+
 }  // namespace
 
 absl::StatusOr<void*> KeepBlock(const char* call, const void* pointer) {
@@ -90,7 +98,7 @@ absl::StatusOr<void*> KeepBlock(const char* call, const void* pointer) {
                      "the memory is shared with other ranks, which free it together");
   }
   const absl::StatusOr<void*> begin = [&]() -> absl::StatusOr<void*> {
-    WEFT_ASSIGN_OR_RETURN(DeviceMemory* const devices, FindDeviceMemory());
+    WEFT_ASSIGN_OR_RETURN(DeviceMemory* const devices, DevicesFor(pointer));
     if (devices != nullptr) {
       WEFT_ASSIGN_OR_RETURN(void* const kept, devices->AddOwner(pointer));
       if (kept != nullptr) return kept;
@@ -103,7 +111,6 @@ absl::StatusOr<void*> KeepBlock(const char* call, const void* pointer) {
 
 absl::StatusOr<weft_mem_info_t> MemoryInfoOf(const void* pointer) {
   WEFT_RETURN_IF_ERROR(ProcessHeap().CheckFork());
-  WEFT_ASSIGN_OR_RETURN(const DeviceMemory* const devices, FindDeviceMemory());
   weft_mem_info_t info = {};
   if (const auto shared = ProcessSharedBlocks().BlockOf(pointer); !shared.empty()) {
     info.kind = WEFT_MEM_SHARED;
@@ -111,6 +118,7 @@ absl::StatusOr<weft_mem_info_t> MemoryInfoOf(const void* pointer) {
     info.bytes = shared.size();
     return info;
   }
+  WEFT_ASSIGN_OR_RETURN(const DeviceMemory* const devices, DevicesFor(pointer));
   if (devices != nullptr) {
     if (const auto place = devices->PlaceOf(pointer)) return InfoOf(*place);
   }
@@ -124,7 +132,7 @@ absl::StatusOr<weft_mem_info_t> MemoryInfoOf(const void* pointer) {
 }
 
 absl::Status FreeBlock(void* block) {
-  WEFT_ASSIGN_OR_RETURN(DeviceMemory* const devices, FindDeviceMemory());
+  WEFT_ASSIGN_OR_RETURN(DeviceMemory* const devices, DevicesFor(block));
   if (devices != nullptr) {
     WEFT_ASSIGN_OR_RETURN(const bool freed, devices->Free(block));
     if (freed) return absl::OkStatus();
@@ -132,8 +140,17 @@ absl::Status FreeBlock(void* block) {
   return ProcessHeap().Free(block);
 }
 
+absl::Status FreeDroppedBlock(void* block) {
+  WEFT_ASSIGN_OR_RETURN(DeviceMemory* const devices, DevicesFor(block));
+  if (devices != nullptr) {
+    WEFT_ASSIGN_OR_RETURN(const bool freed, devices->FreeDropped(block));
+    if (freed) return absl::OkStatus();
+  }
+  return ProcessHeap().Free(block);
+}
+
 absl::Status FreeBlockBehind(void* block, void* stream) {
-  WEFT_ASSIGN_OR_RETURN(DeviceMemory* const devices, FindDeviceMemory());
+  WEFT_ASSIGN_OR_RETURN(DeviceMemory* const devices, DevicesFor(block));
   if (devices != nullptr) {
     WEFT_ASSIGN_OR_RETURN(const bool freed,
                           devices->FreeBehind(block, static_cast<cuda::Stream>(stream)));
@@ -209,7 +226,7 @@ weft_result_t weft_mem_alloc_copy(const void* from, size_t bytes, void** view) {
     if (view == nullptr) return weft::InvalidArgument(kCall, "view is NULL");
     if (bytes == 0) return weft::InvalidArgument(kCall, "bytes is 0, not 1 or more");
     const absl::StatusOr<void*> block = [&]() -> absl::StatusOr<void*> {
-      WEFT_ASSIGN_OR_RETURN(weft::DeviceMemory* const devices, weft::OpenDeviceMemoryIfLoaded());
+      WEFT_ASSIGN_OR_RETURN(weft::DeviceMemory* const devices, weft::OpenDeviceMemoryFor(from));
       if (devices != nullptr) {
         WEFT_ASSIGN_OR_RETURN(void* const copy, devices->AllocateCopy(from, bytes));
         if (copy != nullptr) return copy;
@@ -250,9 +267,9 @@ weft_result_t weft_mem_register(void* memory, size_t bytes, uint32_t flags) {
     if (memory == nullptr) return weft::InvalidArgument(kCall, "memory is NULL");
     if (flags != 0)
       return weft::InvalidArgument(kCall, weft::StrCat("flags is ", flags, ", not 0"));
-    if (bytes == 0) return weft::InvalidArgument(kCall, "bytes is 0, not a page or more");
+    if (bytes == 0) return weft::InvalidArgument(kCall, "bytes is 0, not 1 or more");
     const absl::Status registered = [&]() -> absl::Status {
-      WEFT_ASSIGN_OR_RETURN(weft::DeviceMemory* const devices, weft::OpenDeviceMemoryIfLoaded());
+      WEFT_ASSIGN_OR_RETURN(weft::DeviceMemory* const devices, weft::OpenDeviceMemoryFor(memory));
       if (devices != nullptr) {
         WEFT_ASSIGN_OR_RETURN(const bool on_device, devices->Register(memory, bytes));
         if (on_device) return absl::OkStatus();
@@ -280,7 +297,7 @@ weft_result_t weft_mem_deregister(void* memory) {
   return Guarded([&]() -> absl::Status {
     constexpr const char* kCall = "weft_mem_deregister";
     if (memory == nullptr) return weft::InvalidArgument(kCall, "memory is NULL");
-    const absl::StatusOr<weft::DeviceMemory*> devices = weft::FindDeviceMemory();
+    const absl::StatusOr<weft::DeviceMemory*> devices = weft::DevicesFor(memory);
     if (!devices.ok()) return weft::Annotate(devices.status(), "weft_mem_deregister: ");
     if (*devices != nullptr && (*devices)->Deregister(memory)) return absl::OkStatus();
     return weft::Annotate(weft::ProcessHeap().Deregister(memory), "weft_mem_deregister: ");

@@ -7,47 +7,15 @@
 #include <vector>
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "weft/weft.h"
 
-#include "tests/device/device_fixture.h"
-#include "tests/device/fake_driver/fake_driver.h"
+#include "tests/device/failures_fixture.h"
 
 namespace weft::test {
 namespace {
 
 constexpr int kCallsMax = 400;  // of one scenario
-constexpr int32_t kUnknown = 999;
-
-const FakeDriver* Fake() {
-  static const FakeDriver* const fake = UseFakeDriver();
-  return fake;
-}
-
-// What `body` returns, from a child in which nothing has used a device. A child that has failed, which it prints, fails the test.
-int InAChild(const std::function<int()>& body) {
-  const pid_t child = fork();
-  if (child == 0) {
-    alarm(60);
-    const int returned = body();
-    _exit(::testing::Test::HasFailure() ? 255 : returned);
-  }
-  int status = 0;
-  EXPECT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_TRUE(WIFEXITED(status)) << "the child ended by signal " << WTERMSIG(status);
-  EXPECT_NE(WEXITSTATUS(status), 255) << "the child failed, see above";
-  return WEXITSTATUS(status);
-}
-
-weft_result_t Alloc(weft_device_kind_t kind, size_t bytes, void** block) {
-  const weft_mem_config_t config = {.struct_size = sizeof(config),
-                                    .bytes = bytes,
-                                    .flags = kind == WEFT_DEVICE_HOST ? WEFT_MEM_PINNED : 0,
-                                    .device_kind = kind};
-  return weft_mem_alloc_on(&config, block);
-}
 
 // The first call that fails ends it; what was made before is freed. The sentence is the failed call's.
 struct Scenario {
@@ -115,18 +83,6 @@ std::vector<Scenario> Scenarios() {
   };
 }
 
-// Calls of the program's own are not among those that fail.
-std::string Holdings() {
-  const Cuda& cuda = TheCuda();
-  if (cuda.CtxSynchronize() != 0) {
-    cuda::Context context = nullptr;
-    EXPECT_EQ(cuda.DevicePrimaryCtxRetain(&context, 0), 0);
-    EXPECT_EQ(cuda.CtxPushCurrent(context), 0);
-    EXPECT_EQ(cuda.CtxSynchronize(), 0);
-  }
-  return Fake()->holdings_text();
-}
-
 // After everything was freed: the chunk that is kept, and nothing else.
 void ExpectNothingLeft(const std::string& what) {
   for (int i = 0; i < 3; ++i) {
@@ -168,13 +124,6 @@ int FailKth(const Scenario& scenario, int k, int32_t code) {
   ExpectNothingLeft(what);
   return function.empty() ? 1 : 0;
 }
-
-class Failures : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (Fake() == nullptr) GTEST_SKIP() << "another driver than the fake one is named";
-  }
-};
 
 TEST_F(Failures, OfAnyCallLeaveNothingAndSayWhatWasTried) {
   for (const int32_t code : {kUnknown, cuda::kOutOfMemory, cuda::kNotSupported}) {

@@ -11,6 +11,7 @@
 #include "base/options.h"
 #include "base/shared_library.h"
 #include "base/status.h"
+#include "comm/group/fork.h"
 
 namespace weft {
 namespace {
@@ -28,6 +29,32 @@ struct OpenedDriver {
 
 Mutex open_mutex;
 std::atomic<const OpenedDriver*> opened = nullptr;
+
+// Threads that hold the mutex or wait for it, in the process of a ForkGeneration(). A child of it that was forked meanwhile has the
+// mutex locked for ever, and a driver that has begun to start.
+struct Openers {
+  uint32_t generation = 0;
+  uint32_t count = 0;
+};
+
+std::atomic<Openers> openers = Openers{};
+
+// False in such a child.
+bool EnterOpening() {
+  const uint32_t here = ForkGeneration();
+  Openers seen = openers.load(std::memory_order_acquire);
+  do {
+    if (seen.count > 0 && seen.generation != here) return false;
+  } while (!openers.compare_exchange_weak(seen, {here, seen.count + 1}, std::memory_order_acq_rel));
+  return true;
+}
+
+void LeaveOpening() {
+  Openers seen = openers.load(std::memory_order_acquire);
+  while (!openers.compare_exchange_weak(seen, {seen.generation, seen.count - 1},
+                                        std::memory_order_acq_rel)) {
+  }
+}
 
 absl::Status CannotUse(std::string_view why) {
   return MakeError(WEFT_UNSUPPORTED, StrCat("CUDA devices cannot be used: ", why));
@@ -105,6 +132,17 @@ absl::StatusOr<const Driver*> OfThisProcess(const OpenedDriver& of) {
   return &of.driver;
 }
 
+absl::StatusOr<const Driver*> OpenOnce() {
+  MutexLock lock(open_mutex);
+  if (const OpenedDriver* const found = opened.load(std::memory_order_acquire)) {
+    return OfThisProcess(*found);
+  }
+  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<OpenedDriver> made, Open());
+  const OpenedDriver* const kept = made.release();  // for the process's life
+  opened.store(kept, std::memory_order_release);
+  return &kept->driver;
+}
+
 weft_result_t WeftResult(cuda::Result result) {
   switch (result) {
     case cuda::kOutOfMemory:
@@ -134,14 +172,14 @@ absl::StatusOr<const Driver*> OpenDriver() {
   if (const OpenedDriver* const found = opened.load(std::memory_order_acquire)) {
     return OfThisProcess(*found);
   }
-  MutexLock lock(open_mutex);
-  if (const OpenedDriver* const found = opened.load(std::memory_order_acquire)) {
-    return OfThisProcess(*found);
+  if (!EnterOpening()) {
+    return MakeError(WEFT_FORKED,
+                     "this process was forked while its parent was opening CUDA's driver, which "
+                     "does not work in it; start processes that use devices by exec (spawn)");
   }
-  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<OpenedDriver> made, Open());
-  const OpenedDriver* const kept = made.release();  // for the process's life
-  opened.store(kept, std::memory_order_release);
-  return &kept->driver;
+  absl::StatusOr<const Driver*> driver = OpenOnce();
+  LeaveOpening();
+  return driver;
 }
 
 const Driver* FindOpenDriver() {

@@ -1,6 +1,7 @@
 #include "comm/device/memory/device_memory.h"
 
 #include <atomic>
+#include <string_view>
 #include <utility>
 
 #include "base/status.h"
@@ -109,14 +110,31 @@ absl::StatusOr<bool> DeviceMemory::FreeBehind(void* block, cuda::Stream stream) 
   return pinned_.Free(block, std::move(event));
 }
 
+absl::StatusOr<bool> DeviceMemory::FreeDropped(void* block) {
+  const std::optional<PinnedMemory::Place> place = pinned_.PlaceOf(block);
+  if (!place.has_value()) return FreeBehind(block, nullptr);
+  WEFT_ASSIGN_OR_RETURN(DeviceEvent event, EventBehind(*place->device, nullptr));
+  return pinned_.Free(block, std::move(event));
+}
+
 absl::StatusOr<bool> DeviceMemory::Register(void* memory, size_t bytes) {
   WEFT_ASSIGN_OR_RETURN(const Driver* const driver, OpenDriver());
   WEFT_ASSIGN_OR_RETURN(const std::optional<DriverRange> range,
                         AskDriver(*driver, DeviceAddress(memory)));
-  if (!range.has_value()) return false;
-  const auto registering = [&](weft_result_t result, const char* why) {
+  const auto registering = [&](weft_result_t result, std::string_view why) {
     return MakeError(result, fmt::format("registering {} bytes at {}: {}", bytes, memory, why));
   };
+  constexpr const char* kPinned =
+      "CUDA has pinned it (cudaHostRegister, cudaMallocHost), so its pages cannot move; allocate "
+      "it "
+      "with weft_mem_alloc_on and WEFT_MEM_PINNED";
+  if (!range.has_value()) {
+    if (bytes > UINT64_MAX - DeviceAddress(memory)) return false;  // the heap says so
+    const std::optional<uint64_t> pinned = FindPinned(*driver, DeviceAddress(memory), bytes);
+    if (!pinned.has_value()) return false;
+    return registering(WEFT_UNSUPPORTED,
+                       fmt::format("byte {} of it: {}", *pinned - DeviceAddress(memory), kPinned));
+  }
   if (range->managed) {
     return registering(WEFT_UNSUPPORTED,
                        "it is managed memory (cudaMallocManaged), which moves between host and "
@@ -126,11 +144,7 @@ absl::StatusOr<bool> DeviceMemory::Register(void* memory, size_t bytes) {
     return registering(WEFT_INVALID_ARGUMENT,
                        "it is memory of weft's own, which needs no registration");
   }
-  if (!range->on_device) {
-    return registering(WEFT_UNSUPPORTED,
-                       "CUDA has pinned it (cudaHostRegister, cudaMallocHost), so its pages cannot "
-                       "move; allocate it with weft_mem_alloc_on and WEFT_MEM_PINNED");
-  }
+  if (!range->on_device) return registering(WEFT_UNSUPPORTED, kPinned);
   WEFT_ASSIGN_OR_RETURN(const Device* const device, OpenDevice(range->device));
   WEFT_RETURN_IF_ERROR(ranges_.Register(*device->driver, *range, DeviceAddress(memory), bytes));
   return true;
@@ -174,11 +188,14 @@ absl::StatusOr<DeviceMemory*> OpenDeviceMemory() {
   return &known->memory;
 }
 
-absl::StatusOr<DeviceMemory*> OpenDeviceMemoryIfLoaded() {
-  WEFT_ASSIGN_OR_RETURN(DeviceMemory* const found, FindDeviceMemory());
-  if (found != nullptr || !IsDriverLoaded()) return found;
-  absl::StatusOr<DeviceMemory*> opened = OpenDeviceMemory();
-  if (!opened.ok() && ResultOf(opened.status()) == WEFT_UNSUPPORTED) return nullptr;
+absl::StatusOr<DeviceMemory*> OpenDeviceMemoryFor(const void* pointer) {
+  absl::StatusOr<DeviceMemory*> opened = FindDeviceMemory();
+  if (opened.ok() && (*opened != nullptr || !IsDriverLoaded())) return opened;
+  if (opened.ok()) opened = OpenDeviceMemory();
+  if (opened.ok()) return opened;
+  if (ResultOf(opened.status()) == WEFT_UNSUPPORTED) return nullptr;
+  // Of a forked child's own memory its parent's driver would know nothing.
+  if (ResultOf(opened.status()) == WEFT_FORKED && HostReads(DeviceAddress(pointer))) return nullptr;
   return opened;
 }
 

@@ -59,8 +59,11 @@ class DeviceMemory {
   // As if freed when what is in `stream` now has ended; nullptr is the legacy stream of the block's device, or for pinned memory of
   // the thread's.
   absl::StatusOr<bool> FreeBehind(void* block, cuda::Stream stream);
+  // As FreeBehind the legacy stream of the block's device, of pinned memory that of the device which has pinned it: for who
+  // cannot say which streams use the block.
+  absl::StatusOr<bool> FreeDropped(void* block);
 
-  // Memory of a device that is the program's. False if it is the host's; UNSUPPORTED if CUDA has pinned it there.
+  // Memory of a device that is the program's. False if it is the host's; UNSUPPORTED if CUDA has pinned a page of it there.
   absl::StatusOr<bool> Register(void* memory, size_t bytes);
   bool Deregister(void* memory);
 
@@ -77,8 +80,9 @@ class DeviceMemory {
 // This process's, with the driver open. The errors of OpenDriver().
 absl::StatusOr<DeviceMemory*> OpenDeviceMemory();
 
-// The same where the driver's library is in the process already, because of weft or of who else uses CUDA here; else nullptr.
-absl::StatusOr<DeviceMemory*> OpenDeviceMemoryIfLoaded();
+// The same for what a pointer to any memory is, where the driver's library is in the process already, because of weft or of who
+// else uses CUDA here. Else nullptr; so too where no driver works, as in a forked child, and the host reads the pointer.
+absl::StatusOr<DeviceMemory*> OpenDeviceMemoryFor(const void* pointer);
 
 // nullptr if neither was called yet with success: then no pointer is a device's to weft.
 absl::StatusOr<DeviceMemory*> FindDeviceMemory();

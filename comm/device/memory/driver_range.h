@@ -23,7 +23,13 @@ struct DriverRange {
   uint64_t bytes = 0;
 };
 
-// Nothing of memory that is none of CUDA's.
+// Nothing of memory that is none of CUDA's, also where the driver fails and the host reads the address.
 absl::StatusOr<std::optional<DriverRange>> AskDriver(const Driver& driver, uint64_t address);
+
+// The first address in [begin, begin + bytes) of whose page CUDA knows, which has pinned it then. Asks for each page.
+std::optional<uint64_t> FindPinned(const Driver& driver, uint64_t begin, uint64_t bytes);
+
+// Whether this process reads a byte there without a signal: memory of a device is not read so.
+bool HostReads(uint64_t address);
 
 }  // namespace weft

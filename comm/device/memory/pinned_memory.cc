@@ -11,7 +11,6 @@
 #include "base/text.h"
 #include "comm/device/memory/address.h"
 #include "comm/device/memory/device_heap.h"
-#include "comm/device/memory/driver_range.h"
 #include "comm/node/heap.h"
 
 namespace weft {
@@ -115,6 +114,7 @@ std::optional<PinnedMemory::Place> PinnedMemory::PlaceOf(const void* pointer) co
     place = {.begin = PointerTo(block->first),
              .bytes = block->second.bytes,
              .owners = block->second.owners,
+             .device = block->second.device,
              .of_heap = block->second.of_heap};
   }
   if (!place.of_heap) return place;
@@ -192,8 +192,9 @@ bool PinnedMemory::LetGo(const Leaving& leaving) {
   bool gone = check(device.driver->MemHostUnregister(leaving.begin), "cuMemHostUnregister");
   // A driver that returns a failure of earlier work has done it all the same. Pages that it may still have are kept for good.
   if (!gone) {
-    const auto known = AskDriver(*device.driver, DeviceAddress(leaving.begin));
-    gone = known.ok() && !known->has_value();
+    uint32_t type = 0;
+    gone = device.driver->PointerGetAttribute(&type, cuda::PointerAttribute::kMemoryType,
+                                              DeviceAddress(leaving.begin)) == cuda::kInvalidValue;
   }
   if (gone) ProcessHeap().Unpin(leaving.begin);
   return true;

@@ -39,7 +39,8 @@ class PinnedMemory {
     void* begin = nullptr;
     size_t bytes = 0;
     int owners = 0;
-    bool of_heap = false;  // else CUDA's, and no peer reaches it
+    const Device* device = nullptr;  // through which CUDA has pinned it
+    bool of_heap = false;            // else CUDA's, and no peer reaches it
   };
 
   // Nothing if no live block holds the pointer.
