@@ -12,9 +12,6 @@ namespace {
 constexpr ModuleName kCuda = {"a kernel for CUDA devices", "libweft_cuda.so", "weft_cuda_module",
                               kCudaModuleVersion, sizeof(CudaModule)};
 
-// More than that of dynamic shared memory a function must be allowed first.
-constexpr uint32_t kSharedBytesOfAll = 48 << 10;
-
 }  // namespace
 
 LaunchShape ShapeOf(const DeviceKernel& kernel, uint64_t units) {
@@ -61,6 +58,7 @@ absl::StatusOr<DeviceKernel> KernelLibrary::Find(const std::string& image,
                             "; is it of another build of weft?"));
   }
   WEFT_RETURN_IF_ERROR(device_->Check(result, "cuModuleGetFunction of ", name));
+  WEFT_RETURN_IF_ERROR(AllowSharedMemory(kernel.function, name));
   int32_t blocks = 0;
   WEFT_RETURN_IF_ERROR(
       device_->Check(device_->driver->OccupancyMaxActiveBlocksPerMultiprocessor(
@@ -73,16 +71,29 @@ absl::StatusOr<DeviceKernel> KernelLibrary::Find(const std::string& image,
   return it->second;
 }
 
+// All that the device has: a launch that asked for its own share would meet that of another thread's between the two calls.
+absl::Status KernelLibrary::AllowSharedMemory(cuda::Function function,
+                                              const std::string& name) const {
+  const Driver& driver = *device_->driver;
+  int32_t of_device = 0;
+  int32_t of_kernel = 0;
+  WEFT_RETURN_IF_ERROR(device_->Check(
+      driver.DeviceGetAttribute(&of_device, cuda::DeviceAttribute::kSharedBytesPerBlockMax,
+                                device_->handle),
+      "cuDeviceGetAttribute of shared memory per block"));
+  WEFT_RETURN_IF_ERROR(device_->Check(
+      driver.FuncGetAttribute(&of_kernel, cuda::FunctionAttribute::kSharedBytes, function),
+      "cuFuncGetAttribute of ", name));
+  return device_->Check(
+      driver.FuncSetAttribute(function, cuda::FunctionAttribute::kMaxDynamicSharedBytes,
+                              of_device - of_kernel),
+      name, ": cuFuncSetAttribute of ", of_device - of_kernel, " bytes of shared memory");
+}
+
 absl::Status KernelLibrary::Launch(const DeviceKernel& kernel, const void* parameters,
                                    const LaunchShape& shape, cuda::Stream stream) const {
   WEFT_ASSIGN_OR_RETURN(const ContextScope scope, ContextScope::Enter(*device_));
   const Driver& driver = *device_->driver;
-  if (shape.shared_bytes > kSharedBytesOfAll) {
-    WEFT_RETURN_IF_ERROR(device_->Check(
-        driver.FuncSetAttribute(kernel.function, cuda::FunctionAttribute::kMaxDynamicSharedBytes,
-                                static_cast<int32_t>(shape.shared_bytes)),
-        kernel.name, ": cuFuncSetAttribute of ", shape.shared_bytes, " bytes of shared memory"));
-  }
   void* arguments[] = {const_cast<void*>(parameters)};
   return device_->Check(driver.LaunchKernel(kernel.function, shape.blocks, 1, 1, shape.threads, 1,
                                             1, shape.shared_bytes, stream, arguments, nullptr),

@@ -58,6 +58,7 @@ class KernelLibrary {
                       cuda::Stream stream) const;
 
  private:
+  absl::Status AllowSharedMemory(cuda::Function function, const std::string& name) const;
   absl::StatusOr<cuda::Module> LoadImage(const std::string& name) WEFT_REQUIRES(mutex_);
 
   const Device* device_;

@@ -1,6 +1,7 @@
 // comm/device/memory over the fake driver: what weft's own uses keep. Each case runs in a child of its own: a driver that is open stays so.
 #include <functional>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include <gtest/gtest.h>
@@ -83,6 +84,29 @@ TEST(DeviceHeap, AUseThatCannotBeAskedHasNotPassed) {
     // The next look, in the same call, was answered.
     EXPECT_EQ(Fake().count_calls("cuEventQuery"), 2U);
     EXPECT_EQ(Fake().holdings().mappings, 0U);
+  });
+}
+
+// The memory of a block that is no more may still be on its way back, by the thread that freed the block.
+TEST(DeviceHeap, WhatAnotherThreadGivesBackIsNotLacking) {
+  RunInChild([] {
+    Fake().set_total_bytes(0, 3 * kMiB);
+    const Device& device = **OpenDevice(0);
+    const absl::StatusOr<DeviceStream> stream = DeviceStream::Create(device);
+    DeviceHeap heap(device);
+    for (int round = 0; round < 100; ++round) {
+      const absl::StatusOr<void*> block = heap.Allocate(2 * kMiB, stream->get());
+      ASSERT_TRUE(block.ok()) << "round " << round << ": " << block.status();
+      ASSERT_TRUE(stream->Finish().ok());
+      std::thread freeing([&] { EXPECT_TRUE(heap.Free(*block, std::nullopt).ok()); });
+      while (heap.PlaceOf(*block).has_value())
+        std::this_thread::yield();
+      const absl::StatusOr<void*> next = heap.Allocate(2 * kMiB, stream->get());
+      EXPECT_TRUE(next.ok()) << "round " << round << ": " << next.status();
+      freeing.join();
+      ASSERT_TRUE(stream->Finish().ok());
+      ASSERT_TRUE(next.ok() && heap.Free(*next, std::nullopt).ok());
+    }
   });
 }
 

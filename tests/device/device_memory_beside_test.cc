@@ -219,5 +219,133 @@ TEST_F(Beside, ADroppedPinnedTensorsPagesStayBehindTheLegacyStream) {
   });
 }
 
+// In CUDA's default mode calls of other threads spoil a capture, too.
+TEST_F(Beside, ACaptureIsNotSpoiled) {
+  InAChild([&] {
+    void* first = nullptr;
+    EXPECT_EQ(Alloc(WEFT_DEVICE_CUDA, 64, &first), WEFT_SUCCESS) << weft_last_error();
+    const Cuda& cuda = TheCuda();
+    cuda::Context context = nullptr;
+    EXPECT_EQ(cuda.DevicePrimaryCtxRetain(&context, 0), 0);
+    EXPECT_EQ(cuda.CtxPushCurrent(context), 0);
+    cuda::Stream captured = nullptr;
+    EXPECT_EQ(cuda.StreamCreate(&captured, cuda::kStreamNonBlocking), 0);
+    Fake()->set_capturing(captured, true);
+    char* const own = OwnPages();
+    std::thread([&] {
+      void* block = nullptr;
+      void* copy = nullptr;
+      for (const size_t bytes : {size_t{64}, 3 * kMiB}) {
+        EXPECT_EQ(Alloc(WEFT_DEVICE_CUDA, bytes, &block), WEFT_SUCCESS) << weft_last_error();
+        EXPECT_EQ(weft_mem_free_on(block, nullptr), WEFT_SUCCESS) << weft_last_error();
+      }
+      EXPECT_EQ(Alloc(WEFT_DEVICE_HOST, 64, &block), WEFT_SUCCESS) << weft_last_error();
+      EXPECT_EQ(weft_mem_free(block), WEFT_SUCCESS) << weft_last_error();
+      EXPECT_EQ(weft_mem_alloc_copy(first, 64, &copy), WEFT_SUCCESS) << weft_last_error();
+      EXPECT_EQ(weft_mem_free(copy), WEFT_SUCCESS) << weft_last_error();
+      EXPECT_EQ(weft_mem_register(own, kOwnBytes, 0), WEFT_SUCCESS) << weft_last_error();
+      EXPECT_EQ(weft_mem_deregister(own), WEFT_SUCCESS) << weft_last_error();
+    }).join();
+    EXPECT_EQ(weft_mem_free(first), WEFT_SUCCESS) << weft_last_error();
+    EXPECT_FALSE(Fake()->capture_is_spoiled());
+    // The thread's own mode is as before.
+    EXPECT_EQ(cuda.CtxSynchronize(), cuda::kCaptureUnsupported);
+    EXPECT_TRUE(Fake()->capture_is_spoiled());
+    Fake()->set_capturing(captured, false);
+    EXPECT_EQ(cuda.CtxSynchronize(), 0);
+    return 0;
+  });
+}
+
+TEST_F(Beside, AStreamOfAnotherDeviceIsRefusedBeforeAnythingIsEnqueued) {
+  InAChild([&] {
+    Fake()->set_device_count(2);
+    const Cuda& cuda = TheCuda();
+    cuda::Context context = nullptr;
+    EXPECT_EQ(cuda.DevicePrimaryCtxRetain(&context, 1), 0);
+    EXPECT_EQ(cuda.CtxPushCurrent(context), 0);
+    cuda::Stream other = nullptr;
+    EXPECT_EQ(cuda.StreamCreate(&other, cuda::kStreamNonBlocking), 0);
+    const weft_mem_config_t config = {.struct_size = sizeof(config),
+                                      .bytes = 64,
+                                      .device_kind = WEFT_DEVICE_CUDA,
+                                      .stream = other};
+    void* block = nullptr;
+    EXPECT_EQ(weft_mem_alloc_on(&config, &block), WEFT_INVALID_ARGUMENT);
+    EXPECT_TRUE(Says("the stream is of another device")) << weft_last_error();
+    EXPECT_EQ(Fake()->count_calls("cuMemsetD8Async"), 0U);
+    EXPECT_EQ(Alloc(WEFT_DEVICE_CUDA, 64, &block), WEFT_SUCCESS) << weft_last_error();
+    EXPECT_EQ(weft_mem_free_on(block, other), WEFT_INVALID_ARGUMENT);
+    EXPECT_EQ(weft_mem_free(block), WEFT_SUCCESS);
+    return 0;
+  });
+}
+
+TEST_F(Beside, WhatFillsABlockAndCannotBeFollowedKeepsIt) {
+  InAChild([&] {
+    void* first = nullptr;
+    EXPECT_EQ(Alloc(WEFT_DEVICE_CUDA, 3 * kMiB, &first), WEFT_SUCCESS) << weft_last_error();
+    Fake()->set_paused(true);
+    weft_log_set_level(WEFT_LOG_ERROR);
+    Fake()->fail_call("cuEventRecord", 1, kUnknown);
+    void* block = nullptr;
+    EXPECT_EQ(Alloc(WEFT_DEVICE_CUDA, 3 * kMiB, &block), WEFT_DEVICE_ERROR);
+    EXPECT_EQ(Fake()->count_calls("cuStreamSynchronize"), 0U) << "it waited";
+    EXPECT_EQ(Fake()->holdings().mappings, 2U);
+    Fake()->set_paused(false);
+    (void)Holdings();
+    EXPECT_EQ(weft_mem_free(first), WEFT_SUCCESS) << weft_last_error();
+    EXPECT_EQ(Fake()->holdings().mappings, 1U);
+    return 0;
+  });
+}
+
+TEST_F(Beside, MappedMemoryIsForAllDevicesThatReachIt) {
+  InAChild([&] {
+    Fake()->set_device_count(2);
+    void* block = nullptr;
+    EXPECT_EQ(Alloc(WEFT_DEVICE_CUDA, 64, &block), WEFT_SUCCESS) << weft_last_error();
+    (void)Holdings();
+    const Cuda& cuda = TheCuda();
+    cuda::Context context = nullptr;
+    EXPECT_EQ(cuda.DevicePrimaryCtxRetain(&context, 1), 0);
+    EXPECT_EQ(cuda.CtxPushCurrent(context), 0);
+    EXPECT_EQ(cuda.MemsetD8Async(AddressOf(block), 7, 64, nullptr), 0);
+    EXPECT_EQ(cuda.CtxSynchronize(), 0);
+    char read[64] = {};
+    EXPECT_TRUE(Fake()->peek(read, AddressOf(block), sizeof(read)));
+    EXPECT_EQ(read[63], 7);
+    EXPECT_EQ(weft_mem_free(block), WEFT_SUCCESS);
+    return 0;
+  });
+}
+
+// CUDA would wait for the device.
+TEST_F(Beside, AnAllocationGivesPlainMemoryBackWhenItIsMuchOrLacks) {
+  InAChild([&] {
+    Fake()->set_capability(FakeCapability::kVirtualMemory, false);
+    Fake()->set_total_bytes(0, 64 * kMiB);
+    void* large = nullptr;
+    void* small = nullptr;
+    void* block = nullptr;
+    EXPECT_EQ(Alloc(WEFT_DEVICE_CUDA, 40 * kMiB, &large), WEFT_SUCCESS) << weft_last_error();
+    EXPECT_EQ(Alloc(WEFT_DEVICE_CUDA, 8 * kMiB, &small), WEFT_SUCCESS) << weft_last_error();
+    (void)Holdings();
+    EXPECT_EQ(weft_mem_free(small), WEFT_SUCCESS);
+    EXPECT_EQ(Alloc(WEFT_DEVICE_CUDA, 64, &block), WEFT_SUCCESS) << weft_last_error();
+    EXPECT_EQ(Fake()->count_calls("cuMemFree"), 0U) << "8 of 40 MiB";
+    EXPECT_EQ(Alloc(WEFT_DEVICE_CUDA, 20 * kMiB, &small), WEFT_SUCCESS) << weft_last_error();
+    EXPECT_EQ(Fake()->count_calls("cuMemFree"), 1U) << "it lacked memory";
+    (void)Holdings();
+    EXPECT_EQ(weft_mem_free(small), WEFT_SUCCESS);
+    EXPECT_EQ(weft_mem_free(block), WEFT_SUCCESS);
+    EXPECT_EQ(Alloc(WEFT_DEVICE_CUDA, 64, &block), WEFT_SUCCESS) << weft_last_error();
+    EXPECT_EQ(Fake()->count_calls("cuMemFree"), 2U) << "20 of 40 MiB";
+    EXPECT_EQ(weft_mem_free(block), WEFT_SUCCESS);
+    EXPECT_EQ(weft_mem_free(large), WEFT_SUCCESS);
+    return 0;
+  });
+}
+
 }  // namespace
 }  // namespace weft::test

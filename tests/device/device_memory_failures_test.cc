@@ -121,6 +121,10 @@ int FailKth(const Scenario& scenario, int k, int32_t code) {
       EXPECT_TRUE(Says("are free")) << what << weft_last_error();
     }
   }
+  // What fills a block was enqueued, and when it ends cannot be told: the block stays.
+  if (result != WEFT_SUCCESS && Says("allocating") && function != "cuMemsetD8Async" &&
+      Fake()->count_calls("cuMemsetD8Async") > 0)
+    return 0;
   ExpectNothingLeft(what);
   return function.empty() ? 1 : 0;
 }
@@ -309,12 +313,27 @@ TEST_F(Failures, AStreamInCaptureIsRefused) {
     void* block = nullptr;
     EXPECT_EQ(Alloc(WEFT_DEVICE_CUDA, 64, &block), WEFT_SUCCESS) << weft_last_error();
     (void)Holdings();
-    Fake()->set_capturing(nullptr, true);
-    void* other = nullptr;
-    EXPECT_EQ(Alloc(WEFT_DEVICE_CUDA, 64, &other), WEFT_UNSUPPORTED);
-    EXPECT_TRUE(Says("captured into a graph")) << weft_last_error();
-    EXPECT_EQ(weft_mem_free_on(block, nullptr), WEFT_UNSUPPORTED);
-    Fake()->set_capturing(nullptr, false);
+    const Cuda& cuda = TheCuda();
+    cuda::Context context = nullptr;
+    EXPECT_EQ(cuda.DevicePrimaryCtxRetain(&context, 0), 0);
+    EXPECT_EQ(cuda.CtxPushCurrent(context), 0);
+    // The legacy stream is not captured itself, but those that wait for it are.
+    cuda::Stream stream = nullptr;
+    EXPECT_EQ(cuda.StreamCreate(&stream, 0), 0);
+    Fake()->set_capturing(stream, true);
+    for (const cuda::Stream one : {stream, cuda::Stream{nullptr}}) {
+      const weft_mem_config_t config = {.struct_size = sizeof(config),
+                                        .bytes = 64,
+                                        .device_kind = WEFT_DEVICE_CUDA,
+                                        .stream = one};
+      void* other = nullptr;
+      EXPECT_EQ(weft_mem_alloc_on(&config, &other), WEFT_UNSUPPORTED) << weft_last_error();
+      EXPECT_TRUE(Says("captured into a graph")) << weft_last_error();
+      EXPECT_EQ(weft_mem_free_on(block, one), WEFT_UNSUPPORTED) << weft_last_error();
+    }
+    EXPECT_FALSE(Fake()->capture_is_spoiled());
+    Fake()->set_capturing(stream, false);
+    EXPECT_EQ(cuda.StreamDestroy(stream), 0);
     EXPECT_EQ(weft_mem_free(block), WEFT_SUCCESS);
     ExpectNothingLeft("capture: ");
     return 0;

@@ -87,6 +87,8 @@ static_assert(mine::kNotFound == CUDA_ERROR_NOT_FOUND);
 static_assert(mine::kNotReady == CUDA_ERROR_NOT_READY);
 static_assert(mine::kHostMemoryAlreadyRegistered == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
 static_assert(mine::kNotPermitted == CUDA_ERROR_NOT_PERMITTED);
+static_assert(mine::kCaptureUnsupported == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+static_assert(mine::kCaptureImplicit == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
 static_assert(mine::kNotSupported == CUDA_ERROR_NOT_SUPPORTED);
 
 // What the fake driver returns besides.
@@ -107,6 +109,8 @@ WEFT_SAME_NUMBER(DeviceAttribute::kMultiprocessorCount, CU_DEVICE_ATTRIBUTE_MULT
 WEFT_SAME_NUMBER(DeviceAttribute::kIntegrated, CU_DEVICE_ATTRIBUTE_INTEGRATED);
 WEFT_SAME_NUMBER(DeviceAttribute::kComputeMode, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE);
 WEFT_SAME_NUMBER(DeviceAttribute::kEccEnabled, CU_DEVICE_ATTRIBUTE_ECC_ENABLED);
+WEFT_SAME_NUMBER(DeviceAttribute::kSharedBytesPerBlockMax,
+                 CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
 WEFT_SAME_NUMBER(DeviceAttribute::kMemoryClockRate, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE);
 WEFT_SAME_NUMBER(DeviceAttribute::kMemoryBusWidth, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH);
 WEFT_SAME_NUMBER(DeviceAttribute::kL2CacheBytes, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE);
@@ -165,6 +169,7 @@ WEFT_SAME_NUMBER(kHostRegisterPortable, CU_MEMHOSTREGISTER_PORTABLE);
 WEFT_SAME_NUMBER(kHostRegisterDeviceMap, CU_MEMHOSTREGISTER_DEVICEMAP);
 WEFT_SAME_NUMBER(kIpcLazyEnablePeerAccess, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
 WEFT_SAME_NUMBER(kCaptureNone, CU_STREAM_CAPTURE_STATUS_NONE);
+WEFT_SAME_NUMBER(kCaptureRelaxed, CU_STREAM_CAPTURE_MODE_RELAXED);
 WEFT_SAME_NUMBER(kProcAddressLegacyStream, CU_GET_PROC_ADDRESS_LEGACY_STREAM);
 WEFT_SAME_NUMBER(kProcAddressNotFound, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
 WEFT_SAME_NUMBER(kProcAddressVersionTooLow, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);

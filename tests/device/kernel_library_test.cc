@@ -70,8 +70,8 @@ TEST_F(KernelLibraryTest, WhatIsMissingIsASentence) {
 
 TEST_F(KernelLibraryTest, AFailureIsToldAndNotKept) {
   KernelLibrary library(*device_);
-  for (const char* const call :
-       {"cuModuleLoadData", "cuModuleGetFunction", "cuOccupancyMaxActiveBlocksPerMultiprocessor"}) {
+  for (const char* const call : {"cuModuleLoadData", "cuModuleGetFunction", "cuFuncSetAttribute",
+                                 "cuOccupancyMaxActiveBlocksPerMultiprocessor"}) {
     fake_->fail_call(call, 1, cuda::kOutOfMemory);
     const absl::Status status = library.Find("copy", "weft_fill").status();
     EXPECT_EQ(ResultOf(status), WEFT_OUT_OF_MEMORY) << call;
@@ -105,6 +105,10 @@ TEST_F(KernelLibraryTest, LaunchesWithoutAContextOfTheThread) {
   parameters.range = PacketsOf(parameters, kBytes);
   const LaunchShape shape = ShapeOf(*kernel, parameters.range.packets);
   ASSERT_TRUE(library.Launch(*kernel, &parameters, shape, stream->get()).ok());
+  LaunchShape shared = shape;
+  shared.shared_bytes = 200 << 10;
+  ASSERT_TRUE(library.Launch(*kernel, &parameters, shared, stream->get()).ok());
+  EXPECT_EQ(fake_->count_calls("cuFuncSetAttribute"), 1U) << "a launch is one call";
   parameters = {};  // it was copied
   ASSERT_TRUE(stream->Finish().ok());
   std::vector<uint8_t> filled(kBytes);

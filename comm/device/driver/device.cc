@@ -161,14 +161,25 @@ const Device* FindOpenDevice(int32_t ordinal) {
   return it == devices.by_ordinal.end() ? nullptr : it->second.get();
 }
 
+// The call answers with the mode before, also where it returns a failure of earlier work.
+RelaxedCapture::RelaxedCapture(const Driver& driver) : driver_(&driver) {
+  (void)driver.ThreadExchangeStreamCaptureMode(&before_);
+}
+
+RelaxedCapture::~RelaxedCapture() {
+  if (driver_ == nullptr || before_ == cuda::kCaptureRelaxed) return;
+  (void)driver_->ThreadExchangeStreamCaptureMode(&before_);
+}
+
 absl::StatusOr<ContextScope> ContextScope::Enter(const Device& device) {
+  RelaxedCapture relaxed(*device.driver);
   WEFT_RETURN_IF_ERROR(
       device.Check(device.driver->CtxPushCurrent(device.context), "cuCtxPushCurrent"));
-  return ContextScope(device.driver);
+  return ContextScope(device.driver, std::move(relaxed));
 }
 
 ContextScope::ContextScope(ContextScope&& other) noexcept
-    : driver_(std::exchange(other.driver_, nullptr)) {}
+    : relaxed_(std::move(other.relaxed_)), driver_(std::exchange(other.driver_, nullptr)) {}
 
 ContextScope::~ContextScope() {
   if (driver_ == nullptr) return;

@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "comm/device/driver/driver.h"
@@ -63,7 +64,25 @@ absl::StatusOr<const Device*> OpenDeviceOf(cuda::Stream stream);
 // A device that is open, else nullptr. `ordinal` is not kCurrentDevice.
 const Device* FindOpenDevice(int32_t ordinal);
 
-// Makes a device's context the calling thread's for the scope's life.
+// Keeps what the calling thread does from spoiling a capture into a graph that the program has under way on any thread, for the
+// scope's life. Many calls are forbidden then (cudaStreamCaptureModeGlobal, the default), cuEventQuery and cuMemCreate among them, and end the
+// capture, but not on threads that are relaxed.
+class RelaxedCapture {
+ public:
+  explicit RelaxedCapture(const Driver& driver);
+
+  RelaxedCapture(RelaxedCapture&& other) noexcept
+      : driver_(std::exchange(other.driver_, nullptr)), before_(other.before_) {}
+
+  RelaxedCapture& operator=(RelaxedCapture&&) = delete;
+  ~RelaxedCapture();
+
+ private:
+  const Driver* driver_;
+  int32_t before_ = cuda::kCaptureRelaxed;  // the thread's mode
+};
+
+// Makes a device's context the calling thread's for the scope's life, and the thread relaxed.
 class ContextScope {
  public:
   static absl::StatusOr<ContextScope> Enter(const Device& device);
@@ -73,8 +92,10 @@ class ContextScope {
   ~ContextScope();
 
  private:
-  explicit ContextScope(const Driver* driver) : driver_(driver) {}
+  ContextScope(const Driver* driver, RelaxedCapture relaxed)
+      : relaxed_(std::move(relaxed)), driver_(driver) {}
 
+  RelaxedCapture relaxed_;
   const Driver* driver_;
 };
 

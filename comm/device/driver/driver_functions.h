@@ -84,6 +84,7 @@
   X(StreamWaitEvent, 3020, (::weft::cuda::Stream stream, ::weft::cuda::Event event, uint32_t flags))               \
   X(StreamGetCtx, 9020, (::weft::cuda::Stream stream, ::weft::cuda::Context * context))                            \
   X(StreamIsCapturing, 10000, (::weft::cuda::Stream stream, int32_t* status))                                      \
+  X(ThreadExchangeStreamCaptureMode, 10010, (int32_t * mode))                                                      \
   X(StreamWaitValue32, 11070,                                                                                      \
     (::weft::cuda::Stream stream, ::weft::cuda::DevicePointer word, uint32_t value, uint32_t flags))               \
   X(StreamWriteValue32, 11070,                                                                                     \

@@ -26,6 +26,8 @@ inline constexpr Result kNotReady = 600;
 inline constexpr Result kHostMemoryAlreadyRegistered = 712;
 inline constexpr Result kNotPermitted = 800;
 inline constexpr Result kNotSupported = 801;
+inline constexpr Result kCaptureUnsupported = 900;
+inline constexpr Result kCaptureImplicit = 906;
 
 using DeviceHandle = int32_t;         // CUdevice
 using DevicePointer = uint64_t;       // CUdeviceptr
@@ -59,6 +61,7 @@ enum class DeviceAttribute : int32_t {
   kComputeCapabilityMinor = 76,
   kComputePreemption = 90,
   kHostPointerForRegisteredMemory = 91,
+  kSharedBytesPerBlockMax = 97,  // that a kernel may ask for
   kHostRegister = 99,
   kVirtualMemory = 102,
   kPosixFileDescriptors = 103,
@@ -147,7 +150,8 @@ inline constexpr uint32_t kHostAllocDeviceMap = 2;
 inline constexpr uint32_t kHostRegisterPortable = 1;
 inline constexpr uint32_t kHostRegisterDeviceMap = 2;
 inline constexpr uint32_t kIpcLazyEnablePeerAccess = 1;
-inline constexpr int32_t kCaptureNone = 0;  // CU_STREAM_CAPTURE_STATUS_NONE
+inline constexpr int32_t kCaptureNone = 0;     // CU_STREAM_CAPTURE_STATUS_NONE
+inline constexpr int32_t kCaptureRelaxed = 2;  // CU_STREAM_CAPTURE_MODE_RELAXED
 
 // cuGetProcAddress
 inline constexpr uint64_t kProcAddressLegacyStream = 1;

@@ -5,6 +5,29 @@
 
 namespace weft {
 
+namespace {
+
+// A stream has a context of its own, which is not the primary one where the program has made others.
+absl::Status CheckDevice(const Device& device, cuda::Stream stream) {
+  if (stream == nullptr) return absl::OkStatus();
+  const Driver& driver = *device.driver;
+  cuda::Context context = nullptr;
+  WEFT_RETURN_IF_ERROR(device.Check(driver.StreamGetCtx(stream, &context), "cuStreamGetCtx"));
+  if (context == device.context) return absl::OkStatus();
+  WEFT_RETURN_IF_ERROR(device.Check(driver.CtxPushCurrent(context), "cuCtxPushCurrent"));
+  cuda::DeviceHandle handle = device.handle;
+  const cuda::Result known = driver.CtxGetDevice(&handle);
+  cuda::Context left = nullptr;
+  driver.CtxPopCurrent(&left);
+  WEFT_RETURN_IF_ERROR(device.Check(known, "cuCtxGetDevice"));
+  if (handle == device.handle) return absl::OkStatus();
+  return MakeError(WEFT_INVALID_ARGUMENT, {.device = device.facts.ordinal},
+                   StrCat("the stream is of another device than the memory, which is of device ",
+                          device.facts.ordinal));
+}
+
+}  // namespace
+
 absl::StatusOr<DeviceStream> DeviceStream::Create(const Device& device) {
   WEFT_ASSIGN_OR_RETURN(const ContextScope scope, ContextScope::Enter(device));
   cuda::Stream stream = nullptr;
@@ -25,12 +48,14 @@ absl::Status DeviceStream::Finish() const {
   return device_->Check(device_->driver->StreamSynchronize(stream_), "cuStreamSynchronize");
 }
 
-absl::Status CheckNotCaptured(const Device& device, cuda::Stream stream) {
+absl::Status CheckStream(const Device& device, cuda::Stream stream) {
   WEFT_ASSIGN_OR_RETURN(const ContextScope scope, ContextScope::Enter(device));
+  const Driver& driver = *device.driver;
   int32_t capture = cuda::kCaptureNone;
-  WEFT_RETURN_IF_ERROR(
-      device.Check(device.driver->StreamIsCapturing(stream, &capture), "cuStreamIsCapturing"));
-  if (capture == cuda::kCaptureNone) return absl::OkStatus();
+  const cuda::Result asked = driver.StreamIsCapturing(stream, &capture);
+  const bool is_captured = asked == cuda::kCaptureUnsupported || asked == cuda::kCaptureImplicit;
+  if (!is_captured) WEFT_RETURN_IF_ERROR(device.Check(asked, "cuStreamIsCapturing"));
+  if (!is_captured && capture == cuda::kCaptureNone) return CheckDevice(device, stream);
   return MakeError(WEFT_UNSUPPORTED, {.device = device.facts.ordinal},
                    StrCat("the stream on device ", device.facts.ordinal,
                           " is being captured into a graph; allocate and free memory outside of "
@@ -63,6 +88,7 @@ absl::Status DeviceEvent::OrderBehind(cuda::Stream stream) const {
 }
 
 absl::StatusOr<bool> DeviceEvent::Passed() const {
+  const RelaxedCapture relaxed(*device_->driver);
   const cuda::Result result = device_->driver->EventQuery(event_);
   if (result == cuda::kNotReady) return false;
   WEFT_RETURN_IF_ERROR(device_->Check(result, "cuEventQuery"));

@@ -43,8 +43,9 @@ class DeviceStream {
   cuda::Stream stream_;
 };
 
-// UNSUPPORTED if what is enqueued in the stream now would become part of a graph, and be done when the graph is launched, if ever.
-absl::Status CheckNotCaptured(const Device& device, cuda::Stream stream);
+// INVALID_ARGUMENT if the stream is another device's. UNSUPPORTED if what is enqueued in it now would become part of a graph, and be
+// done when the graph is launched, if ever; of the legacy stream, while one that waits for it is captured.
+absl::Status CheckStream(const Device& device, cuda::Stream stream);
 
 class DeviceEvent {
  public:

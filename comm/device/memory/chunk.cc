@@ -17,6 +17,28 @@ bool IsRefusal(const absl::Status& failed) {
   }
 }
 
+namespace {
+
+// cudaDeviceEnablePeerAccess does not extend to mapped memory. Where the driver refuses a device the access, that device alone lacks it.
+void AllowPeers(const Device& device, cuda::DevicePointer memory, size_t bytes) {
+  const Driver& driver = *device.driver;
+  int32_t count = 0;
+  if (driver.DeviceGetCount(&count) != cuda::kSuccess) return;
+  for (int32_t ordinal = 0; ordinal < count; ++ordinal) {
+    cuda::DeviceHandle peer = 0;
+    int32_t can = 0;
+    if (ordinal == device.facts.ordinal || driver.DeviceGet(&peer, ordinal) != cuda::kSuccess ||
+        driver.DeviceCanAccessPeer(&can, peer, device.handle) != cuda::kSuccess || can == 0)
+      continue;
+    const cuda::AccessDescription access = {
+        .location = {.type = cuda::kLocationDevice, .id = ordinal},
+        .flags = cuda::kAccessReadWrite};
+    (void)driver.MemSetAccess(memory, bytes, &access, 1);
+  }
+}
+
+}  // namespace
+
 absl::StatusOr<DeviceChunk> DeviceChunk::Map(const Device& device, size_t bytes) {
   WEFT_ASSIGN_OR_RETURN(const ContextScope scope, ContextScope::Enter(device));
   const Driver& driver = *device.driver;
@@ -45,6 +67,7 @@ absl::StatusOr<DeviceChunk> DeviceChunk::Map(const Device& device, size_t bytes)
   const cuda::AccessDescription access = {.location = location, .flags = cuda::kAccessReadWrite};
   WEFT_RETURN_IF_ERROR(device.Check(driver.MemSetAccess(chunk.begin_, chunk.bytes_, &access, 1),
                                     "cuMemSetAccess of ", size));
+  AllowPeers(device, chunk.begin_, chunk.bytes_);
   return chunk;
 }
 

@@ -5,7 +5,7 @@
 //   WEFT_RETURN_IF_ERROR(chunk.GiveBack());
 //
 // A mapped chunk is memory with a POSIX descriptor, which other processes can map (cuMemCreate, cuMemMap); it goes back without
-// waiting for the device. A plain one comes from cuMemAlloc; cuMemFree waits for all that the device does.
+// waiting for the device, and all devices reach it that can. A plain one comes from cuMemAlloc; cuMemFree waits for all that the device does.
 //
 // Thread-safety: of one object, one thread at a time. Owns the memory; the device stays open for the process's life.
 #pragma once

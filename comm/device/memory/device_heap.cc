@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -18,6 +19,9 @@ namespace {
 
 // Freed blocks that one call looks at: their events cost a driver call each.
 constexpr size_t kLookedAtMax = 64;
+
+// How often an allocation that lacks memory tries again because some came back.
+constexpr int kTriesMax = 16;
 
 size_t RoundToAlignment(size_t bytes) {
   return (bytes + DeviceHeap::kAlignment - 1) / DeviceHeap::kAlignment * DeviceHeap::kAlignment;
@@ -59,20 +63,26 @@ absl::StatusOr<void*> DeviceHeap::AllocateFilled(size_t bytes, cuda::Stream stre
                " has ", FormatBytes(device_.facts.total_bytes)));
   }
   const std::string doing = StrCat("allocating ", FormatBytes(bytes), " of device memory: ");
-  if (const absl::Status open = CheckNotCaptured(device_, stream); !open.ok()) {
+  if (const absl::Status open = CheckStream(device_, stream); !open.ok()) {
     return Annotate(open, doing);
   }
-  GiveBack(/*plain_too=*/true);
+  GiveBack(Plain::kIfMuch);
   absl::StatusOr<Leaving> piece = TakePiece(bytes);
   if (!piece.ok()) return Describe(Annotate(piece.status(), doing));
-  absl::StatusOr<DeviceEvent> filled =
-      Enqueue(stream, [&] { return fill(piece->begin, piece->bytes); });
+  bool is_filling = false;
+  absl::StatusOr<DeviceEvent> filled = Enqueue(
+      stream, [&] { return fill(piece->begin, piece->bytes); }, &is_filling);
   if (!filled.ok()) {
-    {
+    if (is_filling) {
+      // It would come when the memory is somebody else's, and to wait for it might take for ever.
+      LogWarn(FormatBytes(piece->bytes), " of device ", device_.facts.ordinal,
+              " are lost: what fills them is enqueued, and when it ends cannot be told: ",
+              FromAbsl(filled.status().message()));
+    } else {
       MutexLock lock(mutex_);
       ReturnPiece(*piece);
     }
-    GiveBack(/*plain_too=*/false);
+    GiveBack(Plain::kNone);
     return Describe(Annotate(filled.status(), doing));
   }
   MutexLock lock(mutex_);
@@ -83,16 +93,15 @@ absl::StatusOr<void*> DeviceHeap::AllocateFilled(size_t bytes, cuda::Stream stre
   return PointerTo(piece->begin);
 }
 
-// The event that passes with `work`, which enqueues something in the stream.
+// The event that passes with `work`, which enqueues something in the stream. An error after that sets `is_enqueued`.
 absl::StatusOr<DeviceEvent> DeviceHeap::Enqueue(cuda::Stream stream,
-                                                const std::function<absl::Status()>& work) {
+                                                const std::function<absl::Status()>& work,
+                                                bool* is_enqueued) {
   WEFT_ASSIGN_OR_RETURN(DeviceEvent done, DeviceEvent::Create(device_));
   WEFT_ASSIGN_OR_RETURN(const ContextScope scope, ContextScope::Enter(device_));
   WEFT_RETURN_IF_ERROR(work());
-  const absl::Status recorded = done.Record(stream);
-  // It must not come when the memory is somebody else's.
-  if (!recorded.ok()) (void)device_.driver->StreamSynchronize(stream);
-  WEFT_RETURN_IF_ERROR(recorded);
+  *is_enqueued = true;
+  WEFT_RETURN_IF_ERROR(done.Record(stream));
   return done;
 }
 
@@ -120,14 +129,37 @@ absl::StatusOr<DeviceHeap::Leaving> DeviceHeap::TakePiece(size_t bytes) {
     MutexLock lock(mutex_);
     if (std::optional<Leaving> piece = TakeGap(wanted)) return *std::move(piece);
   }
-  absl::StatusOr<DeviceChunk> memory = MakeChunk(shared ? kSharedChunkBytes : wanted);
-  if (!memory.ok() && ResultOf(memory.status()) == WEFT_OUT_OF_MEMORY && RetireAll()) {
-    GiveBack(/*plain_too=*/true);
-    memory = MakeChunk(shared ? kSharedChunkBytes : wanted);
-  }
-  if (!memory.ok()) return memory.status();
+  WEFT_ASSIGN_OR_RETURN(DeviceChunk memory, MakeRoomFor(shared ? kSharedChunkBytes : wanted));
   MutexLock lock(mutex_);
-  return AddChunk(*std::move(memory), wanted, shared);
+  return AddChunk(std::move(memory), wanted, shared);
+}
+
+// A chunk, for which all goes back that has no blocks if it must.
+absl::StatusOr<DeviceChunk> DeviceHeap::MakeRoomFor(size_t bytes) {
+  for (int tries = 1;; ++tries) {
+    const uint64_t given = CountGiven();
+    absl::StatusOr<DeviceChunk> memory = MakeChunk(bytes);
+    if (memory.ok() || ResultOf(memory.status()) != WEFT_OUT_OF_MEMORY || tries == kTriesMax)
+      return memory;
+    RetireAll();
+    GiveBack(Plain::kAll);
+    WaitForGivers();
+    // Also what another thread gave back while this one asked.
+    if (CountGiven() == given) return memory;
+  }
+}
+
+uint64_t DeviceHeap::CountGiven() {
+  MutexLock lock(mutex_);
+  return given_;
+}
+
+// Other threads give back what they have taken from `retired_`.
+void DeviceHeap::WaitForGivers() {
+  MutexLock lock(mutex_);
+  const uint64_t all = given_ + giving_;
+  while (given_ < all && giving_ > 0)
+    lock.Wait(has_given_);
 }
 
 std::optional<DeviceHeap::Leaving> DeviceHeap::TakeGap(size_t bytes) {
@@ -169,43 +201,48 @@ void DeviceHeap::Retire(std::map<Address, Chunk>::iterator chunk) {
   chunks_.erase(chunk);
 }
 
-// All that has no blocks. False if that is nothing.
-bool DeviceHeap::RetireAll() {
+// All that has no blocks.
+void DeviceHeap::RetireAll() {
   MutexLock lock(mutex_);
   LookAtLeaving(leaving_.size());
   if (spare_.has_value()) {
     Retire(chunks_.find(*spare_));
     spare_.reset();
   }
-  return !retired_.empty();
 }
 
 absl::StatusOr<DeviceChunk> DeviceHeap::MakeChunk(size_t bytes) {
   if (!IsPlain()) {
     absl::StatusOr<DeviceChunk> mapped = DeviceChunk::Map(device_, bytes);
-    MutexLock lock(mutex_);
-    if (mapped.ok() && !plain_.has_value()) plain_ = false;
-    if (mapped.ok() || plain_ == false || !IsRefusal(mapped.status())) return mapped;
-    DecidePlain(FromAbsl(mapped.status().message()));
+    {
+      MutexLock lock(mutex_);
+      if (mapped.ok() && !plain_.has_value()) plain_ = false;
+      if (mapped.ok() || plain_ == false || !IsRefusal(mapped.status())) return mapped;
+    }
+    if (!DecidePlain(FromAbsl(mapped.status().message()))) return mapped;
   }
   return DeviceChunk::Allocate(device_, bytes);
 }
 
 bool DeviceHeap::IsPlain() {
-  MutexLock lock(mutex_);
-  if (!plain_.has_value() && !device_.facts.virtual_memory) {
-    DecidePlain("it has no virtual memory management");
-  } else if (!plain_.has_value() && !device_.facts.posix_descriptors) {
-    DecidePlain("its memory has no descriptors (POSIX) that other processes could map");
+  {
+    MutexLock lock(mutex_);
+    if (plain_.has_value()) return *plain_;
   }
-  return plain_ == true;
+  if (!device_.facts.virtual_memory) return DecidePlain("it has no virtual memory management");
+  if (device_.facts.posix_descriptors) return false;
+  return DecidePlain("its memory has no descriptors (POSIX) that other processes could map");
 }
 
-// The first refusal is that of all.
-void DeviceHeap::DecidePlain(std::string_view why) {
-  if (plain_.has_value()) return;
-  plain_ = true;
+// The first refusal is that of all; false if a mapping was first.
+bool DeviceHeap::DecidePlain(std::string_view why) {
+  {
+    MutexLock lock(mutex_);
+    if (plain_.has_value()) return *plain_;
+    plain_ = true;
+  }
   LogInfo("memory of device ", device_.facts.ordinal, " comes from cuMemAlloc: ", why);
+  return true;
 }
 
 void DeviceHeap::LookAtLeaving(size_t count_max) {
@@ -220,21 +257,35 @@ void DeviceHeap::LookAtLeaving(size_t count_max) {
   }
 }
 
-void DeviceHeap::GiveBack(bool plain_too) {
+void DeviceHeap::GiveBack(Plain plain) {
   std::vector<DeviceChunk> chunks;
   {
     MutexLock lock(mutex_);
     LookAtLeaving(kLookedAtMax);
-    if (plain_ == true && !plain_too) return;
+    if (plain_ == true && (plain == Plain::kNone || (plain == Plain::kIfMuch && !IsMuchRetired())))
+      return;
     chunks.swap(retired_);
+    giving_ += chunks.size();
   }
   for (DeviceChunk& chunk : chunks) {
     const absl::Status given = chunk.GiveBack();
-    if (given.ok()) continue;
-    LogWarn("giving memory back to CUDA: ", FromAbsl(given.message()));
+    if (!given.ok()) LogWarn("giving memory back to CUDA: ", FromAbsl(given.message()));
     MutexLock lock(mutex_);
-    if (!chunk.empty()) retired_.push_back(std::move(chunk));
+    --giving_;
+    if (chunk.empty()) {
+      ++given_;
+    } else {
+      retired_.push_back(std::move(chunk));
+    }
+    has_given_.notify_all();
   }
+}
+
+bool DeviceHeap::IsMuchRetired() const {
+  const size_t bytes =
+      std::accumulate(retired_.begin(), retired_.end(), size_t{0},
+                      [](size_t sum, const DeviceChunk& chunk) { return sum + chunk.bytes(); });
+  return bytes > live_bytes_ / 4;
 }
 
 DeviceHeap::Blocks::const_iterator DeviceHeap::BlockOf(const void* pointer) const {
@@ -301,7 +352,7 @@ absl::Status DeviceHeap::Free(void* pointer, std::optional<DeviceEvent> after) {
       leaving_.push_back(std::move(piece));
     }
   }
-  GiveBack(/*plain_too=*/false);
+  GiveBack(Plain::kNone);
   return absl::OkStatus();
 }
 

@@ -10,8 +10,8 @@
 // the next small block.
 //
 // A device that can maps memory that other processes can map, too (DeviceChunk::Map). Where that is refused the device's
-// memory is plain, which is decided once and logged. CUDA waits for the device when a plain chunk goes back, so that is done by the
-// next Allocate(): Free() waits for no device.
+// memory is plain, which is decided once and logged. CUDA waits for the device when a plain chunk goes back, so that is done by an
+// Allocate(), which lacks memory or finds that more than a quarter of what the blocks have is to go back: Free() waits for no device.
 //
 // A freed block is handed out again once the events of weft's own uses have passed. They are looked at in later calls; nobody waits.
 //
@@ -19,7 +19,9 @@
 // Lifetime: for the process's life, as the device is open.
 #pragma once
 
+#include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
@@ -52,7 +54,7 @@ class DeviceHeap {
 
   // A block of at least `bytes` > 0, zeroed by `stream` or, of AllocateCopy(), with a copy of `bytes` bytes at `from` that
   // `stream` makes. Neither waits for the stream. OUT_OF_MEMORY says how much is free. UNSUPPORTED if the stream is being
-  // captured into a graph.
+  // captured into a graph, INVALID_ARGUMENT if it is another device's.
   absl::StatusOr<void*> Allocate(size_t bytes, cuda::Stream stream);
   absl::StatusOr<void*> AllocateCopy(const void* from, size_t bytes, cuda::Stream stream);
 
@@ -100,21 +102,26 @@ class DeviceHeap {
 
   absl::StatusOr<void*> AllocateFilled(size_t bytes, cuda::Stream stream, const Fill& fill);
   absl::StatusOr<DeviceEvent> Enqueue(cuda::Stream stream,
-                                      const std::function<absl::Status()>& work);
+                                      const std::function<absl::Status()>& work, bool* is_enqueued);
   absl::StatusOr<Leaving> TakePiece(size_t bytes);
   std::optional<Leaving> TakeGap(size_t bytes) WEFT_REQUIRES(mutex_);
   Leaving AddChunk(DeviceChunk memory, size_t bytes, bool shared) WEFT_REQUIRES(mutex_);
   void ReturnPiece(const Leaving& piece) WEFT_REQUIRES(mutex_);
   void Retire(std::map<Address, Chunk>::iterator chunk) WEFT_REQUIRES(mutex_);
-  bool RetireAll();
+  void RetireAll();
 
+  absl::StatusOr<DeviceChunk> MakeRoomFor(size_t bytes);
   absl::StatusOr<DeviceChunk> MakeChunk(size_t bytes);
   bool IsPlain();
-  void DecidePlain(std::string_view why) WEFT_REQUIRES(mutex_);
+  bool DecidePlain(std::string_view why);
   absl::Status Describe(const absl::Status& failed);
 
   void LookAtLeaving(size_t count_max) WEFT_REQUIRES(mutex_);
-  void GiveBack(bool plain_too);
+  enum class Plain : uint8_t { kNone, kIfMuch, kAll };  // of the plain chunks, for which CUDA waits
+  void GiveBack(Plain plain);
+  bool IsMuchRetired() const WEFT_REQUIRES(mutex_);
+  uint64_t CountGiven();
+  void WaitForGivers();
 
   Blocks::const_iterator BlockOf(const void* pointer) const WEFT_REQUIRES(mutex_);
 
@@ -128,6 +135,9 @@ class DeviceHeap {
   size_t live_bytes_ WEFT_GUARDED_BY(mutex_) = 0;
   std::deque<Leaving> leaving_ WEFT_GUARDED_BY(mutex_);       // freed; their uses have not passed
   std::vector<DeviceChunk> retired_ WEFT_GUARDED_BY(mutex_);  // without blocks, not given back yet
+  size_t giving_ WEFT_GUARDED_BY(mutex_) = 0;                 // chunks that threads are giving back
+  uint64_t given_ WEFT_GUARDED_BY(mutex_) = 0;                // that are back
+  std::condition_variable has_given_;
 };
 
 }  // namespace weft

@@ -15,7 +15,7 @@ namespace {
 
 // The event that passes when what is in the stream now has ended.
 absl::StatusOr<DeviceEvent> EventBehind(const Device& device, cuda::Stream stream) {
-  WEFT_RETURN_IF_ERROR(CheckNotCaptured(device, stream));
+  WEFT_RETURN_IF_ERROR(CheckStream(device, stream));
   WEFT_ASSIGN_OR_RETURN(DeviceEvent event, DeviceEvent::Create(device));
   WEFT_RETURN_IF_ERROR(event.Record(stream));
   return event;
@@ -41,7 +41,7 @@ DeviceHeap* DeviceMemory::FindHeap(const void* pointer) const {
 }
 
 absl::StatusOr<void*> DeviceMemory::Allocate(int32_t ordinal, size_t bytes, cuda::Stream stream) {
-  pinned_.GiveBack();
+  pinned_.GiveBackIfMuch();
   WEFT_ASSIGN_OR_RETURN(DeviceHeap* const heap, HeapOf(ordinal));
   return heap->Allocate(bytes, stream);
 }

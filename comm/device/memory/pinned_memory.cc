@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <numeric>
 #include <utility>
 
 #include "base/log.h"
@@ -30,19 +31,30 @@ absl::StatusOr<const Device*> DeviceToAsk() {
 }  // namespace
 
 absl::StatusOr<void*> PinnedMemory::Allocate(size_t bytes) {
-  GiveBack();
+  GiveBackIfMuch();
   WEFT_ASSIGN_OR_RETURN(const Device* const device, DeviceToAsk());
+  absl::StatusOr<void*> block = AllocateThrough(*device, bytes);
+  if (block.ok() || ResultOf(block.status()) != WEFT_OUT_OF_MEMORY) return block;
+  GiveBack();
+  return AllocateThrough(*device, bytes);
+}
+
+absl::StatusOr<void*> PinnedMemory::AllocateThrough(const Device& device, size_t bytes) {
   bool of_heap = false;
   {
     MutexLock lock(mutex_);
-    of_heap = !private_;
+    of_heap = private_ != true;
   }
   if (of_heap) {
-    absl::StatusOr<void*> block = AllocateOfHeap(*device, bytes);
-    if (block.ok() || !IsRefusal(block.status())) return block;
-    DecidePrivate(block.status());
+    absl::StatusOr<void*> block = AllocateOfHeap(device, bytes);
+    {
+      MutexLock lock(mutex_);
+      if (block.ok() && !private_.has_value()) private_ = false;
+      if (block.ok() || private_ == false || !IsRefusal(block.status())) return block;
+    }
+    if (!DecidePrivate(block.status())) return block;
   }
-  return AllocateOfCuda(*device, bytes);
+  return AllocateOfCuda(device, bytes);
 }
 
 absl::StatusOr<void*> PinnedMemory::AllocateOfHeap(const Device& device, size_t bytes) {
@@ -87,14 +99,20 @@ absl::StatusOr<void*> PinnedMemory::AllocateOfCuda(const Device& device, size_t 
 void PinnedMemory::Add(const void* begin, Block block) {
   MutexLock lock(mutex_);
   block.number = ++count_;
+  live_bytes_ += block.bytes;
   blocks_[DeviceAddress(begin)] = std::move(block);
 }
 
-void PinnedMemory::DecidePrivate(const absl::Status& refused) {
-  MutexLock lock(mutex_);
-  if (std::exchange(private_, true)) return;
+// The first refusal is that of all; false if the heap's pages were taken first.
+bool PinnedMemory::DecidePrivate(const absl::Status& refused) {
+  {
+    MutexLock lock(mutex_);
+    if (private_.has_value()) return *private_;
+    private_ = true;
+  }
   LogInfo("pinned memory comes from cuMemHostAlloc, and peers do not reach it: ",
           FromAbsl(refused.message()));
+  return true;
 }
 
 PinnedMemory::Blocks::const_iterator PinnedMemory::BlockOf(const void* pointer) const {
@@ -168,6 +186,7 @@ absl::StatusOr<bool> PinnedMemory::Free(void* pointer, std::optional<DeviceEvent
     MutexLock lock(mutex_);
     const auto block = blocks_.find(DeviceAddress(pointer));
     if (block == blocks_.end() || block->second.number != number) return true;
+    live_bytes_ -= block->second.bytes;
     leaving_.push_back({.begin = pointer, .block = std::move(block->second)});
     blocks_.erase(block);
   }
@@ -198,6 +217,17 @@ bool PinnedMemory::LetGo(const Leaving& leaving) {
   }
   if (gone) ProcessHeap().Unpin(leaving.begin);
   return true;
+}
+
+void PinnedMemory::GiveBackIfMuch() {
+  {
+    MutexLock lock(mutex_);
+    const size_t bytes = std::accumulate(
+        leaving_.begin(), leaving_.end(), size_t{0},
+        [](size_t sum, const Leaving& leaving) { return sum + leaving.block.bytes; });
+    if (bytes <= live_bytes_ / 4) return;
+  }
+  GiveBack();
 }
 
 void PinnedMemory::GiveBack() {

@@ -51,8 +51,10 @@ class PinnedMemory {
   absl::StatusOr<bool> AddUse(const void* pointer, DeviceEvent event);
   absl::StatusOr<bool> Free(void* block, std::optional<DeviceEvent> after);
 
-  // Gives blocks back whose uses have passed since they were freed.
+  // Gives blocks back whose uses have passed since they were freed. While CUDA unpins them it may wait for devices: so an allocation does it
+  // if it lacks memory, or if they have more than a quarter of what the live ones have.
   void GiveBack();
+  void GiveBackIfMuch();
 
  private:
   struct Block {
@@ -71,10 +73,11 @@ class PinnedMemory {
 
   using Blocks = std::map<cuda::DevicePointer, Block>;
 
+  absl::StatusOr<void*> AllocateThrough(const Device& device, size_t bytes);
   absl::StatusOr<void*> AllocateOfHeap(const Device& device, size_t bytes);
   absl::StatusOr<void*> AllocateOfCuda(const Device& device, size_t bytes);
   void Add(const void* begin, Block block);
-  void DecidePrivate(const absl::Status& refused);
+  bool DecidePrivate(const absl::Status& refused);
   static bool LetGo(const Leaving& leaving);  // false: not tried, as the context cannot be entered
   Blocks::const_iterator BlockOf(const void* pointer) const WEFT_REQUIRES(mutex_);
 
@@ -82,7 +85,9 @@ class PinnedMemory {
   Blocks blocks_ WEFT_GUARDED_BY(mutex_);
   std::deque<Leaving> leaving_ WEFT_GUARDED_BY(mutex_);  // freed, and still CUDA's
   uint64_t count_ WEFT_GUARDED_BY(mutex_) = 0;
-  bool private_ WEFT_GUARDED_BY(mutex_) = false;  // blocks come from CUDA
+  size_t live_bytes_ WEFT_GUARDED_BY(mutex_) = 0;
+  // Blocks come from CUDA; nothing: not decided.
+  std::optional<bool> private_ WEFT_GUARDED_BY(mutex_);
 };
 
 }  // namespace weft

@@ -1,5 +1,6 @@
 #include "tests/device/fake_driver/calls.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <iterator>
@@ -8,6 +9,7 @@
 #include <unistd.h>
 
 #include "tests/device/fake_driver/schedule.h"
+#include "tests/device/fake_driver/streams.h"
 
 namespace weft::fake_cuda {
 namespace {
@@ -44,14 +46,40 @@ bool WorksUninitialized(int index) {
 // Those that give something back do so even if they fail: "may also return error codes from previous, asynchronous launches".
 bool GivesBack(int index) {
   constexpr int kGivingBack[] = {
-      kDevicePrimaryCtxRelease, kCtxPopCurrent, kMemFree,           kMemFreeHost,
-      kMemHostUnregister,       kMemRelease,    kMemUnmap,          kMemAddressFree,
-      kStreamDestroy,           kEventDestroy,  kIpcCloseMemHandle, kModuleUnload,
+      kDevicePrimaryCtxRelease,
+      kCtxPopCurrent,
+      kMemFree,
+      kMemFreeHost,
+      kMemHostUnregister,
+      kMemRelease,
+      kMemUnmap,
+      kMemAddressFree,
+      kStreamDestroy,
+      kEventDestroy,
+      kIpcCloseMemHandle,
+      kModuleUnload,
+      kThreadExchangeStreamCaptureMode,
   };
   for (const int one : kGivingBack) {
     if (one == index) return true;
   }
   return false;
+}
+
+// Those that CUDA calls potentially unsafe: they wait, or may wait, for work that a capture only notes.
+bool SpoilsCaptures(int index) {
+  constexpr int kSpoiling[] = {
+      kCtxSynchronize,   kMemAlloc,          kMemFree,           kMemHostAlloc, kMemFreeHost,
+      kMemHostRegister,  kMemHostUnregister, kMemCreate,         kMemRelease,   kMemMap,
+      kMemUnmap,         kMemSetAccess,      kStreamSynchronize, kStreamQuery,  kEventQuery,
+      kEventSynchronize, kModuleLoadData,    kModuleUnload,
+  };
+  return std::find(std::begin(kSpoiling), std::end(kSpoiling), index) != std::end(kSpoiling);
+}
+
+bool IsCapturing(const World& world) {
+  return std::any_of(world.streams.begin(), world.streams.end(),
+                     [](const auto& stream) { return stream.second->is_capturing; });
 }
 
 Result PlannedFailure(Plan& plan, int index) {
@@ -76,6 +104,10 @@ Result Enter(int index, Function function) {
   const Result failure = PlannedFailure(world.plan, index);
   if (failure != kSuccess && !GivesBack(index)) return failure;
   if (process == 0 && !WorksUninitialized(index)) return kNotInitialized;
+  if (SpoilsCaptures(index) && !IsRelaxed() && IsCapturing(world)) {
+    world.capture_is_spoiled = true;
+    return kCaptureUnsupported;
+  }
   const Result result = function();
   return failure != kSuccess ? failure : result;
 }
@@ -133,6 +165,10 @@ constexpr ErrorFacts kErrors[] = {
     {kLaunchFailed, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
     {kNotPermitted, "CUDA_ERROR_NOT_PERMITTED", "operation not permitted"},
     {kNotSupported, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported"},
+    {kCaptureUnsupported, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
+     "operation not permitted when stream is capturing"},
+    {kCaptureImplicit, "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT",
+     "operation would make the legacy stream depend on a capturing blocking stream"},
     {kUnknown, "CUDA_ERROR_UNKNOWN", "unknown error"},
 };
 

@@ -147,7 +147,14 @@ constexpr FakeDriver kControls = {
         [](Stream stream, bool on) {
           const Locked lock(TheWorld().mutex);
           StreamState* found = nullptr;
-          if (FindStream(TheWorld(), stream, &found) == kSuccess) found->is_capturing = on;
+          if (stream == nullptr || FindStream(TheWorld(), stream, &found) != kSuccess) return;
+          found->is_capturing = on;
+          if (on) TheWorld().capture_is_spoiled = false;
+        },
+    .capture_is_spoiled =
+        [] {
+          const Locked lock(TheWorld().mutex);
+          return TheWorld().capture_is_spoiled;
         },
     .fail_device =
         [](int32_t device, int32_t code) {

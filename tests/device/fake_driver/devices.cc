@@ -66,6 +66,9 @@ Result AttributeOf(const World& world, DeviceAttribute attribute, int32_t* value
     case DeviceAttribute::kComputeCapabilityMinor:
       *value = 0;
       return kSuccess;
+    case DeviceAttribute::kSharedBytesPerBlockMax:
+      *value = 227 << 10;
+      return kSuccess;
     case DeviceAttribute::kHostPointerForRegisteredMemory:
     case DeviceAttribute::kHostRegister:
       *value = has(FakeCapability::kHostRegister);

@@ -64,8 +64,11 @@ struct FakeDriver {
   void (*set_capability)(FakeCapability capability, bool on);
   // As a driver that is too old for it; nullptr: none is hidden.
   void (*hide_function)(const char* name);
-  // cuStreamIsCapturing says so of a stream.
+  // A capture of a stream, not the legacy one, in CUDA's default mode. Meanwhile calls that are forbidden on threads that are not relaxed
+  // return STREAM_CAPTURE_UNSUPPORTED, and spoil it.
   void (*set_capturing)(cuda::Stream stream, bool on);
+  // Since the last capture began.
+  bool (*capture_is_spoiled)();
   // All that has to do with the device's context fails with the code from now on; kSuccess mends it.
   void (*fail_device)(int32_t device, int32_t code);
 

@@ -10,6 +10,8 @@
 namespace weft::fake_cuda {
 namespace {
 
+thread_local int32_t capture_mode = 0;  // CU_STREAM_CAPTURE_MODE_GLOBAL
+
 constexpr uint64_t kLegacyHandle = 1;  // CU_STREAM_LEGACY
 constexpr uint32_t kEventFlags = kEventBlockingSync | kEventDisableTiming;
 
@@ -194,8 +196,25 @@ Result StreamIsCapturing(Stream handle, int32_t* status) {
   StreamState* stream = nullptr;
   if (const Result result = FindStream(world, handle, &stream); result != kSuccess) return result;
   if (status == nullptr) return kInvalidValue;
+  const auto waits_for_legacy = [&](const auto& other) {
+    return other.second->is_capturing && other.second->is_blocking &&
+           other.second->device == stream->device;
+  };
+  if (stream->is_legacy &&
+      std::any_of(world.streams.begin(), world.streams.end(), waits_for_legacy))
+    return kCaptureImplicit;
   *status = stream->is_capturing ? 1 : kCaptureNone;
   return kSuccess;
+}
+
+Result ThreadExchangeStreamCaptureMode(int32_t* mode) {
+  if (mode == nullptr || *mode < 0 || *mode > kCaptureRelaxed) return kInvalidValue;
+  std::swap(*mode, capture_mode);
+  return kSuccess;
+}
+
+bool IsRelaxed() {
+  return capture_mode == kCaptureRelaxed;
 }
 
 Result StreamWaitValue32(Stream stream, DevicePointer word, uint32_t value, uint32_t flags) {

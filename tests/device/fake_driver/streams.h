@@ -12,4 +12,7 @@ Result FindStream(World& world, Stream handle, StreamState** found);
 std::function<bool()> InParts(World& world, uint64_t bytes,
                               const std::function<bool(uint64_t begin, uint64_t end)>& part);
 
+// Whether the calling thread may do what spoils captures of others.
+bool IsRelaxed();
+
 }  // namespace weft::fake_cuda

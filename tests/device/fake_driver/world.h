@@ -38,9 +38,9 @@ struct StreamState {
   bool is_legacy = false;
   bool is_blocking = false;  // ordered with the legacy stream
   bool is_destroyed = false;
-  bool is_capturing = false;
-  bool host_is_due = false;  // its first operation is a host function that the worker runs
-  double weight = 1;         // how likely it runs next
+  bool is_capturing = false;  // in mode GLOBAL, on a thread that nobody asks for
+  bool host_is_due = false;   // its first operation is a host function that the worker runs
+  double weight = 1;          // how likely it runs next
   std::deque<Operation> queue;
 };
 
@@ -155,6 +155,7 @@ struct World {
   std::deque<StreamState*> due;  // whose host functions the worker runs, in this order
   bool due_goes_first = false;   // nothing else runs before they have
   bool paused = false;
+  bool capture_is_spoiled = false;
   bool worker_sleeps = false;
 
   World();
