@@ -58,8 +58,7 @@ def run_limited(command, folder, environment, seconds, on_line, told=lambda: Fal
         code = process.wait(KILL_SECONDS)
     except subprocess.TimeoutExpired:
         on_line(f"process {process.pid} was killed and is not gone after {KILL_SECONDS} s; it is left alone")
-    if ended:
-        _read(process, stream, time.monotonic() + 1, lambda: False)  # what was in the pipe
+    _read(process, stream, time.monotonic() + 1, lambda: False)  # what was in the pipe, also of a program that was killed
     process.stdout.close()
     stream.end()
     return End(code if ended else None, round(time.monotonic() - start, 2))
