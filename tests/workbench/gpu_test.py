@@ -18,7 +18,7 @@ from unittest import mock
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 from workbench.commands import Failure
-from workbench.gpu import build, manifest, page, table
+from workbench.gpu import build, manifest, page, process, table
 from workbench.gpu.findings import Findings
 from workbench.gpu.features import FEATURES
 from workbench.gpu.lines import READERS
@@ -214,6 +214,12 @@ out_folder._Log.line = line""")
         wait_for(lambda: pid.exists() and pid.read_text().strip())
         wait_for(lambda: not alive(int(pid.read_text())))
         self.assertEqual([], ran.report()["sections"])
+
+    def test_what_a_killed_program_had_said_is_read(self):
+        said, lines = self.folder / "said", []
+        end = process.run_limited(["sh", "-c", f"echo something; echo >{said}; exec sleep 600"], self.folder, None, 60, lines.append,
+                                  lambda: wait_for(said.exists) or True)
+        self.assertEqual((None, ["something"]), (end.code, lines))
 
     def test_the_time_of_the_run_is_also_the_probe_s(self):
         hangs = {"DRIVER_HANGS": str(self.folder / "asked")}
