@@ -7,8 +7,8 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
-#include <vector>
 
 #include "weft/mem.h"
 
@@ -98,24 +98,18 @@ class DroppedBlocks {
  public:
   void Drop(void* block) {
     TryAgain();
-    if (Free(block)) return;
-    MutexLock lock(mutex_);
-    blocks_.push_back(block);
-    count_.store(blocks_.size(), std::memory_order_relaxed);
+    if (!Free(block)) Keep(block);
   }
 
-  // A forked child has no blocks of its parent's, and another thread may have held the lock there.
+  // The oldest ones, until one cannot be freed yet: of many that wait for one capture one is asked. A forked child has no blocks of
+  // its parent's, and another thread may have held the lock there.
   void TryAgain() {
     if (count_.load(std::memory_order_relaxed) == 0 || !FindDeviceMemory().ok()) return;
-    std::vector<void*> blocks;
-    {
-      MutexLock lock(mutex_);
-      blocks.swap(blocks_);
+    while (void* const block = TakeOldest()) {
+      if (Free(block)) continue;
+      Keep(block);
+      return;
     }
-    blocks.erase(std::remove_if(blocks.begin(), blocks.end(), &DroppedBlocks::Free), blocks.end());
-    MutexLock lock(mutex_);
-    blocks_.insert(blocks_.end(), blocks.begin(), blocks.end());
-    count_.store(blocks_.size(), std::memory_order_relaxed);
   }
 
  private:
@@ -127,8 +121,23 @@ class DroppedBlocks {
     return result == WEFT_FORKED || result == WEFT_INVALID_ARGUMENT;
   }
 
+  void* TakeOldest() {
+    MutexLock lock(mutex_);
+    if (blocks_.empty()) return nullptr;
+    void* const block = blocks_.front();
+    blocks_.pop_front();
+    count_.store(blocks_.size(), std::memory_order_relaxed);
+    return block;
+  }
+
+  void Keep(void* block) {
+    MutexLock lock(mutex_);
+    blocks_.push_back(block);
+    count_.store(blocks_.size(), std::memory_order_relaxed);
+  }
+
   Mutex mutex_;
-  std::vector<void*> blocks_ WEFT_GUARDED_BY(mutex_);
+  std::deque<void*> blocks_ WEFT_GUARDED_BY(mutex_);
   std::atomic<size_t> count_{0};  // of blocks_
 };
 
