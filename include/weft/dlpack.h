@@ -9,8 +9,9 @@
  * The tensor keeps its block (weft_mem_retain), so that it outlives the context or the group that the memory came from. Of a
  * device it is a kDLCUDA tensor with the device's ordinal, of pinned memory a kDLCUDAHost one. weft enqueues nothing: whoever
  * receives it orders its stream behind the one in which the memory was allocated or written.
- * Its deleter gives the block back: plain C, on any thread, also late in the end of an interpreter. Of a device it does so
- * behind what is in CUDA's legacy stream then.
+ * Its deleter gives the block back: plain C, on any thread, also late in the end of an interpreter. Of a device and of pinned memory it does so
+ * behind what is in CUDA's legacy stream of that device then; if it cannot, while a capture is under way there, say, the block is kept
+ * until a later tensor is made or deleted.
  *
  * Source: the DLPack specification, version 1 (https://dmlc.github.io/dlpack/latest/).
  */
@@ -38,8 +39,8 @@ typedef struct weft_tensor {
 } weft_tensor_t;
 
 /* Wraps the tensor for another framework, which calls (*managed)->deleter(*managed) when it is done. Strides are always set. Errors:
- * INVALID_ARGUMENT (NULL, shape, dtype, memory that is no block of weft's or ends before the tensor does), UNSUPPORTED (memory from
- * weft_mem_alloc_shared; a range of the program's that is registered is INVALID_ARGUMENT), OUT_OF_MEMORY, FORKED. Any thread. */
+ * INVALID_ARGUMENT (NULL, shape, dtype, memory that is no block of weft's, as a registered range is not, or ends before the tensor
+ * does), UNSUPPORTED (memory from weft_mem_alloc_shared), OUT_OF_MEMORY, FORKED. Any thread. */
 WEFT_EXPORT weft_result_t weft_mem_dlpack(const weft_tensor_t* tensor,
                                           struct DLManagedTensorVersioned** managed);
 

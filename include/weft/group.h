@@ -29,12 +29,11 @@ typedef struct weft_group_config {
   size_t struct_size;
   const char* name; /* in messages and records, at most 63 bytes; NULL: "world", or parent's name +
                        colour */
-  int64_t timeout_ns;             /* deadline of each operation; 0: WEFT_TIMEOUT_S or 1800 s */
-  int64_t init_timeout_ns;        /* deadline of making the group; 0: as timeout_ns */
-  weft_device_kind_t device_kind; /* of its buffers; 0 is the parent's where there is one (split,
-                       create_from_ranks, reconfigure); UNSUPPORTED if it is not WEFT_DEVICE_HOST */
-  int32_t device; /* CUDA's ordinal, 0 is the first, or WEFT_DEVICE_CURRENT; two ranks on one device
-                       are an error unless that is asked for. Of host groups 0 */
+  int64_t timeout_ns;      /* deadline of each operation; 0: WEFT_TIMEOUT_S or 1800 s */
+  int64_t init_timeout_ns; /* deadline of making the group; 0: as timeout_ns */
+  weft_device_kind_t
+      device_kind; /* of its buffers: WEFT_DEVICE_HOST (0); CUDA is UNSUPPORTED as yet */
+  int32_t device;  /* 0, as of all groups of the host */
   weft_store_t
       store; /* of weft_group_reconfigure() with WEFT_NEW_RANK: where newcomers are met, used during
                          the call only; NULL: weftrun's store. Others ignore it */

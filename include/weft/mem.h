@@ -5,8 +5,9 @@
  * iov.h, gain nothing.) Allocation is local,
  * not collective: ranks may allocate different sizes in any order, and may mix this memory with any
  * other in one operation. Only weft_mem_alloc_shared is collective: it makes one block that all ranks of a group
- * share, for results that they need once. A forked child does not have its parent's memory from here: all of
- * these calls return FORKED there.
+ * share, for results that they need once. A forked child does not have its parent's memory from here. Where the parent had
+ * memory of the host's from here, all of these calls return FORKED in the child. Where it had used devices alone, the child
+ * has memory of the host's of its own, and FORKED is for devices, pinned memory and pointers to what is not the child's.
  */
 #ifndef WEFT_MEM_H_
 #define WEFT_MEM_H_
@@ -35,10 +36,13 @@ typedef struct weft_mem_config {
 
 /* As weft_mem_alloc, on the host or on a device.
  *
- * Memory of a device is zeroed by the stream: use it there, or behind it. The call does not wait. It is aligned to 512; blocks
+ * Memory of a device is zeroed by the stream: use it there, or behind it. It is aligned to 512; blocks
  * of up to 1 MiB share 2 MiB, a larger one takes a multiple of 2 MiB. Other processes can map it where the device has POSIX descriptors
- * (weft_device_info), else it is plain memory of cuMemAlloc. The stream must not be in capture (UNSUPPORTED). Streams are those of
- * the device's primary context, which CUDA's runtime, torch and JAX use.
+ * (weft_device_info), and all devices reach it that can (cuDeviceCanAccessPeer), without cudaDeviceEnablePeerAccess. Else it is plain
+ * memory of cuMemAlloc, aligned to 256. The call does not wait for the stream; it may wait for devices while it gives freed memory
+ * back that is plain or pinned, which it does if it lacks memory, or if that is more than a quarter of what lives. The stream is one
+ * of the device's (else INVALID_ARGUMENT), of the primary context, which CUDA's runtime, torch and JAX use, and not in capture
+ * (UNSUPPORTED; neither is the legacy one while a stream that waits for it is). Calls of this header spoil no capture on other streams.
  *
  * Pinned memory of the host is as any from weft_mem_alloc, and devices reach it at the same address. CUDA pins it through
  * the thread's current context, else one that weft has, else device 0's. Where CUDA refuses memory that processes share, it is
@@ -51,16 +55,18 @@ WEFT_EXPORT weft_result_t weft_mem_alloc_on(const weft_mem_config_t* config, voi
  * operation with a work still uses is freed when the operation ends; the buffers of a blocking call must stay until it
  * has returned. NULL is fine. INVALID_ARGUMENT for any other pointer. Any thread.
  *
- * The call waits for no device. What weft itself has enqueued, such as the zeroing of the block, is done before the memory is
- * somebody else's; nothing of yours may use it any more on any device (else weft_mem_free_on). Memory of a device goes back to
- * the driver when no block is left in its 2 MiB, but for 2 MiB on each device that are kept; plain memory, for which CUDA
- * would wait, with the next allocation there. While CUDA unpins host memory it may itself wait. */
+ * The call waits for no device, unless the memory is pinned: CUDA may wait while it unpins it. What
+ * weft itself has enqueued, such as the zeroing of the block, is done before the memory is somebody
+ * else's; nothing of yours may use it any more on any device (else weft_mem_free_on). Memory of a
+ * device goes back to the driver when no block is left in its 2 MiB, but for 2 MiB on each device
+ * that are kept; plain memory, for which CUDA would wait, with an allocation there
+ * (weft_mem_alloc_on). */
 WEFT_EXPORT weft_result_t weft_mem_free(void* memory);
 
 /* As weft_mem_free for memory of a device or pinned memory that work in `stream` still uses: the block comes back when what
  * is in the stream now has ended, which later calls of this header find out. NULL is CUDA's legacy stream, of pinned memory
- * that of the thread's current device. Errors: INVALID_ARGUMENT, UNSUPPORTED (other memory of the host, which follows no stream; a
- * stream in capture), DEVICE_ERROR (a stream of another device, say), FORKED; nothing is freed then. Any thread. */
+ * that of the thread's current device. Errors: INVALID_ARGUMENT (also a stream of another device than the block), UNSUPPORTED (other memory
+ * of the host, which follows no stream; a stream in capture), DEVICE_ERROR, FORKED; nothing is freed then. Any thread. */
 WEFT_EXPORT weft_result_t weft_mem_free_on(void* memory, void* stream);
 
 /* Keeps the block that holds `pointer`: it lasts until one more weft_mem_free(*block). For blocks of weft_mem_alloc,
@@ -135,8 +141,8 @@ WEFT_EXPORT weft_result_t weft_mem_free_shared(weft_group_t group, void* memory)
  * Until weft_mem_deregister() the caller must not unmap, remap or free the range.
  *
  * Memory of a device (cudaMalloc, a tensor of torch): where CUDA's driver is in the process, it says so. Then any range of
- * one device will do, nothing moves, and weft opens the device. UNSUPPORTED: managed memory, and host memory that CUDA has
- * pinned, whose pages cannot move.
+ * one device will do, nothing moves, and weft opens the device. UNSUPPORTED: managed memory, and host memory of which CUDA has
+ * pinned a page, which cannot move.
  * Errors: INVALID_ARGUMENT (NULL, alignment, overlap with another registration or with weft's own
  * memory), UNSUPPORTED, OUT_OF_MEMORY, SYSTEM_ERROR, DEVICE_ERROR; the range is then as before. Any thread. */
 WEFT_EXPORT weft_result_t weft_mem_register(void* memory, size_t bytes, uint32_t flags);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "weft/device.h"
 #include "weft/shard_checks.h"
 #include "weft/shard_plan.h"
 
@@ -264,6 +265,10 @@ static weft_result_t Query(void* answer) {
   return weft_mem_query(block, (weft_mem_info_t*)answer);
 }
 
+static weft_result_t DeviceInfo(void* answer) {
+  return weft_device_info(WEFT_DEVICE_CUDA, 0, (weft_device_info_t*)answer);
+}
+
 /* ---- callers ---- */
 
 /* A struct of `bytes` bytes, a copy of the first of them from `from`, that says to have `struct_size`. */
@@ -330,6 +335,10 @@ int main(void) {
   EXPECT(weft_mem_alloc(100, 0, &block) == WEFT_SUCCESS, "block");
   ANSWER(Query, mem_info_t);
   EXPECT(weft_mem_free(block) == WEFT_SUCCESS, "block");
+  int32_t devices = 0; /* of the driver that WEFT_CUDA_LIBRARY names */
+  if (weft_device_count(WEFT_DEVICE_CUDA, &devices) == WEFT_SUCCESS && devices > 0) {
+    ANSWER(DeviceInfo, device_info_t);
+  }
 
   EXPECT(weft_mesh_create(group, NULL, &mesh) == WEFT_SUCCESS, "mesh");
   const v01_shard_config_t sharding = {.bucket_bytes = 4096};

@@ -293,4 +293,18 @@ typedef struct v01_mem_info {
   size_t bytes;
 } v01_mem_info_t;
 
+typedef struct v01_device_info {
+  size_t struct_size;
+  char name[128];
+  char bus_id[32];
+  char uuid[48];
+  uint64_t total_bytes;
+  int32_t device;
+  int32_t compute_major;
+  int32_t compute_minor;
+  int32_t multiprocessors;
+  int32_t driver_version;
+  uint32_t flags;
+} v01_device_info_t;
+
 #endif /* WEFT_TESTS_BINDINGS_STRUCTS_0_1_H_ */
