@@ -19,7 +19,9 @@ BYTES_MAX = 60 << 20  # of tracked files and build/gpu together
 GLIBC_MAX = (2, 36)
 # Beside these, which are parts of glibc, a program needs nothing. The driver is opened by name when a device is wanted.
 LIBRARIES = re.compile(r"lib(c|m|dl|rt|pthread)\.so\.\d+|ld-linux-x86-64\.so\.2")
-OWN_LIBRARIES = {"libweft.so.0": RELEASE / "lib" / "libweft.so.0"}
+# Carried along where a program needs them: libweft, and the one of the compiler that it needs.
+OWN_LIBRARIES = {"libweft.so.0": lambda: RELEASE / "lib" / "libweft.so.0",
+                 "libgcc_s.so.1": lambda: (output("g++", "-print-file-name=libgcc_s.so.1") or "libgcc_s.so.1").strip()}
 MODULE = RELEASE / "lib" / "libweft_cuda.so"
 SECONDS = 440  # of a run, where there is no other reason
 
@@ -82,10 +84,12 @@ def fill(folder, files):
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     wanted = dict(files)
-    for name, source in files.items():
-        for library in needed(source):
-            if library in OWN_LIBRARIES:
-                wanted[library] = OWN_LIBRARIES[library]
+    left = list(files.values())
+    while left:
+        for library in needed(left.pop()):
+            if library in OWN_LIBRARIES and library not in wanted:
+                wanted[library] = OWN_LIBRARIES[library]()
+                left.append(wanted[library])
     for name, source in sorted(wanted.items()):
         shutil.copyfile(os.path.realpath(source), folder / name)
         run("strip", "--strip-unneeded", folder / name)
