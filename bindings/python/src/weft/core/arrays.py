@@ -54,13 +54,11 @@ class View:
         self.__array_interface__ = {"version": 3, "shape": shape, "typestr": typestr, "data": (address, False)}
 
 
-class Array:
-    """Elements in rows without gaps, to be passed as a buffer, or viewed: `numpy.asarray`, `torch.from_dlpack`, `jax.numpy.from_dlpack`, `memory`."""
+class Shaped:
+    """How many elements of which type an array has, wherever they are."""
 
-    def __init__(self, block: ctypes.c_void_p | None, shape: tuple[int, ...], dtype: DType, device: tuple[int, int] = _HOST) -> None:
-        """Of the package's own use."""
-        self._block, self._shape, self._dtype, self._device = block, shape, dtype, device
-        self._views: weakref.WeakSet[View] = weakref.WeakSet()
+    _shape: tuple[int, ...]
+    _dtype: DType
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -78,6 +76,15 @@ class Array:
     @property
     def nbytes(self) -> int:
         return self.size * ITEM_BYTES[self._dtype]
+
+
+class Array(Shaped):
+    """Elements in rows without gaps, to be passed as a buffer, or viewed: `numpy.asarray`, `torch.from_dlpack`, `jax.numpy.from_dlpack`, `memory`."""
+
+    def __init__(self, block: ctypes.c_void_p | None, shape: tuple[int, ...], dtype: DType, device: tuple[int, int] = _HOST) -> None:
+        """Of the package's own use."""
+        self._block, self._shape, self._dtype, self._device = block, shape, dtype, device
+        self._views: weakref.WeakSet[View] = weakref.WeakSet()
 
     @property
     def address(self) -> int:

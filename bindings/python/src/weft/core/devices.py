@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from weft import _capi
 from weft._library import library
 from weft.core import dlpack, interrupt
-from weft.core.arrays import View, older_tensor_of, shape_of, tensor_of, typestr
+from weft.core.arrays import Shaped, View, older_tensor_of, shape_of, tensor_of, typestr
 from weft.core.errors import check, refuse_inside_check
 from weft.core.streams import order
 from weft.core.types import ITEM_BYTES, AnyDType, DType, dtype_number
@@ -87,7 +87,7 @@ def device_info(device: int = CURRENT) -> DeviceInfo:
                       bool(info.flags & _capi.WEFT_DEVICE_POSIX_DESCRIPTORS))
 
 
-class DeviceArray:
+class DeviceArray(Shaped):
     """Elements in rows without gaps in a device's memory, to be viewed: `torch.from_dlpack`, `cupy.asarray`, `jax.numpy.from_dlpack`."""
 
     def __init__(self, block: _Block | None, shape: tuple[int, ...], dtype: DType, device: int, stream: int) -> None:
@@ -95,26 +95,9 @@ class DeviceArray:
         self._block, self._shape, self._dtype, self._device, self._stream = block, shape, dtype, device, stream
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        return self._shape
-
-    @property
-    def dtype(self) -> DType:
-        return self._dtype
-
-    @property
     def device(self) -> int:
         """CUDA's ordinal."""
         return self._device
-
-    @property
-    def size(self) -> int:
-        """Elements."""
-        return math.prod(self._shape)
-
-    @property
-    def nbytes(self) -> int:
-        return self.size * ITEM_BYTES[self._dtype]
 
     @property
     def address(self) -> int:
