@@ -270,7 +270,7 @@ void ExpectLocated(const Call& call, size_t count, size_t shift) {
   parameters.destination_count = 1;
   parameters.range = PacketsOf(call.kernel, parameters, count);
   FindTwin(call.kernel.name)(&parameters, {});
-  ASSERT_EQ(std::memcmp(destination.at(), expected.data(), expected.size()), 0)
+  ASSERT_TRUE(std::equal(expected.begin(), expected.end(), destination.at()))
       << call.kernel.name << " of " << call.sources.size() << " sources, " << count
       << " elements, --gtest_random_seed=" << TestSeed();
   ASSERT_TRUE(destination.IsUntouchedAround(expected.size()));

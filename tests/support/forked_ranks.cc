@@ -53,6 +53,12 @@ void Collect(const std::vector<Child>& children, std::vector<RankEnd>& ends, int
   }
 }
 
+bool HasEnded(int pid) {
+  siginfo_t info = {};
+  waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOWAIT | WNOHANG);
+  return info.si_pid != 0;
+}
+
 }  // namespace
 
 std::string RankEnd::Problem() const {
@@ -91,14 +97,13 @@ std::vector<RankEnd> RunForkedRanks(int size, double timeout_s,
   for (size_t i = 0; i < children.size(); ++i) {
     ends[i].pid = children[i].pid;
     // The pipe closes a moment before the process ends, so give it until the deadline.
-    siginfo_t info = {};
-    while (info.si_pid == 0 && MonotonicNs() < deadline_ns) {
-      waitid(P_PID, static_cast<id_t>(children[i].pid), &info, WEXITED | WNOWAIT | WNOHANG);
-      if (info.si_pid == 0) poll(nullptr, 0, 1);
-    }
-    if (info.si_pid == 0) {
-      ends[i].timed_out = true;
-      kill(children[i].pid, SIGKILL);
+    while (!HasEnded(children[i].pid)) {
+      if (MonotonicNs() > deadline_ns) {
+        ends[i].timed_out = true;
+        kill(children[i].pid, SIGKILL);
+        break;
+      }
+      poll(nullptr, 0, 1);
     }
     while (waitpid(children[i].pid, &ends[i].wait_status, 0) < 0 && errno == EINTR) {
     }
