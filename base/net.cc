@@ -220,6 +220,10 @@ absl::StatusOr<int> SystemNet::Listen(Endpoint* endpoint) {
   return fd.Release();
 }
 
+void SystemNet::FinishWriting(int stream) {
+  (void)shutdown(stream, SHUT_WR);
+}
+
 void SystemNet::StopListening(int listener) {
   (void)shutdown(listener, SHUT_RDWR);
 }

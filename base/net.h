@@ -93,6 +93,9 @@ class Net {
   virtual PeerIdentity Peer(int stream) = 0;
   virtual void Close(int handle) = 0;
 
+  // The other end of a connected stream reads to the end of what was written; this one goes on to read.
+  virtual void FinishWriting(int /*stream*/) {}
+
   // Nobody is connected with the listener any more, also where a forked child has a copy of it, which would keep the address
   // taken otherwise. Close() follows.
   virtual void StopListening(int /*listener*/) {}
@@ -130,6 +133,7 @@ class SystemNet : public Net {
   IoResult Write(int stream, const void* data, size_t bytes) override;
   PeerIdentity Peer(int stream) override;
   void Close(int handle) override;
+  void FinishWriting(int stream) override;
   void StopListening(int listener) override;
   void EndUnanswered(int stream, int64_t after_ns) override;
   int64_t UnansweredNs(int stream) override;

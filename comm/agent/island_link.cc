@@ -91,15 +91,16 @@ PollItem IslandLink::Item() const {
 int64_t IslandLink::NextWakeNs() const {
   if (failed()) return std::numeric_limits<int64_t>::max();
   if (!ready()) return deadline_ns_;
-  return std::min(LookForMachineNs(), said_ns_ + BeatPauseNs());
+  return std::min(LookForMachineNs(), NextBeatNs());
 }
 
 int64_t IslandLink::LookForMachineNs() const {
   return std::max(heard_ns_ + settings_.silence_ns, look_again_ns_);
 }
 
-int64_t IslandLink::BeatPauseNs() const {
-  return std::max(settings_.beat_ns, (said_ns_ - heard_ns_) / kBeatsPerSilence);
+int64_t IslandLink::NextBeatNs() const {
+  if (finished_) return std::numeric_limits<int64_t>::max();
+  return said_ns_ + std::max(settings_.beat_ns, (said_ns_ - heard_ns_) / kBeatsPerSilence);
 }
 
 int64_t IslandLink::answered_ns() const {
@@ -137,20 +138,26 @@ void IslandLink::Advance(bool readable, bool writable) {
     }
     look_again_ns_ = std::max(until_ns, now_ns + kLookAtLeastNs);
   }
-  if (now_ns >= said_ns_ + BeatPauseNs()) {
+  if (now_ns >= NextBeatNs()) {
     Send(IslandFrame::kBeat, "");
     Flush();
   }
 }
 
 void IslandLink::Send(IslandFrame type, std::string_view body) {
-  if (!sealer_ || failed()) return;
+  if (!sealer_ || failed() || finished_) return;
   if (out_.size() + body.size() > kUnsentBytesMax) {
     Fail(MakeError(WEFT_UNREACHABLE, "it does not read what is sent to it"));
     return;
   }
   said_ns_ = seams_.clock->NowNs();
   sealer_->Seal({.type = static_cast<FrameType>(type), .body = std::string(body)}, &out_);
+}
+
+void IslandLink::FinishSending() {
+  if (finished_ || failed()) return;
+  finished_ = true;
+  seams_.net->FinishWriting(handle_);
 }
 
 void IslandLink::Flush() {

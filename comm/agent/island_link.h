@@ -72,6 +72,8 @@ class IslandLink {
   // Appends a frame; the next Advance() sends it, or Flush().
   void Send(IslandFrame type, std::string_view body);
   void Flush();
+  // Nothing more is sent. What the other side had sent before it came to know is still to be taken; then it ends the link.
+  void FinishSending();
   // The next frame that has come, once ready. Call it until there is none, after each Advance().
   std::optional<Frame> Next();
 
@@ -118,7 +120,7 @@ class IslandLink {
   void SayWho();
   void Receive();
   std::optional<Frame> Open();
-  int64_t BeatPauseNs() const;
+  int64_t NextBeatNs() const;
   int64_t LookForMachineNs() const;
 
   const Seams seams_;
@@ -137,7 +139,8 @@ class IslandLink {
   std::optional<FrameSealer> sealer_;
   std::optional<FrameOpener> opener_;
   IslandWho peer_;
-  absl::Status ending_;  // the connection has ended, and not all that came before was taken
+  bool finished_ = false;  // sending
+  absl::Status ending_;    // the connection has ended, and not all that came before was taken
   absl::Status failure_;
 };
 

@@ -173,9 +173,9 @@ void IslandLinks::Step(const IslandNumberSet& ended) {
   }
   const int64_t now_ns = seams_.clock->NowNs();
   for (Held& held : links_) {
-    if (held.leaving && (held.link->flushed() || now_ns >= held.leave_ns)) {
-      held.link->Fail(MakeError(WEFT_ABORTED, "not needed any more"));
-    }
+    if (!held.leaving) continue;
+    if (held.link->flushed()) held.link->FinishSending();
+    if (now_ns >= held.leave_ns) held.link->Fail(MakeError(WEFT_ABORTED, "not needed any more"));
   }
   Sweep();
   DialWanted(ended);

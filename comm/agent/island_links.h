@@ -131,7 +131,7 @@ class IslandLinks {
     std::unique_ptr<IslandLink> link;
     int island = -1;       // dialled, or once ready
     bool greeted = false;  // the other side has said who it is
-    bool leaving = false;  // ends when it has sent what it has
+    bool leaving = false;  // sends what it has, and ends when the other side has taken it
     int64_t leave_ns = 0;  // or then
   };
 

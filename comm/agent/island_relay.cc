@@ -12,6 +12,8 @@ namespace weft {
 namespace {
 
 constexpr int64_t kRelayNever = std::numeric_limits<int64_t>::max();
+// The next step, even one whose time was taken before the news came: what has settled is not to be shown without being told.
+constexpr int64_t kRelayNextStep = std::numeric_limits<int64_t>::min();
 // Who has closed comes from many sides in short order, and is told together; a group's first record does not wait.
 constexpr int64_t kTogetherShare = 8;  // of the time in which causes are gathered
 
@@ -235,7 +237,8 @@ bool IslandRelay::MakeRoom() {
 }
 
 void IslandRelay::News(Group* group, int64_t now_ns, bool urgent) {
-  group->tell_ns = std::min(group->tell_ns, urgent ? now_ns : now_ns + gather_ns_ / kTogetherShare);
+  group->tell_ns =
+      std::min(group->tell_ns, urgent ? kRelayNextStep : now_ns + gather_ns_ / kTogetherShare);
 }
 
 }  // namespace weft

@@ -60,7 +60,7 @@ class IslandRelay {
   // These are not waited for any more, in any group. A group keeps those that it has excluded.
   void Exclude(const IslandNumberSet& islands);
 
-  // Closes what is due. Those of which something is new; `settled` ones say so once.
+  // Closes what is due. Those of which something is new; `settled` ones say so once, before TakeSettled() has them.
   std::vector<GroupVerdict> Step(int64_t now_ns);
   int64_t NextWakeNs() const;
 
@@ -74,8 +74,9 @@ class IslandRelay {
   struct Group {
     GroupVerdict verdict;
     int64_t close_ns = 0;
-    int64_t patience_ns = 0;      // until when those that have not closed are waited for
-    int64_t tell_ns = INT64_MAX;  // when news may be told; INT64_MAX: there is none
+    int64_t patience_ns = 0;  // until when those that have not closed are waited for
+    int64_t tell_ns =
+        INT64_MAX;  // when news may be told; INT64_MIN: in the next step, INT64_MAX: there is none
     uint64_t order = 0;
   };
 

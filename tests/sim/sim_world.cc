@@ -73,7 +73,7 @@ IoResult SimNode::Read(int stream, void* data, size_t bytes) {
     return {IoState::kDone, count, 0};
   }
   if (from.error_number != 0) return {IoState::kFailed, 0, from.error_number};
-  if (from.eof) return {IoState::kClosed, 0, 0};
+  if (from.eof || from.finished) return {IoState::kClosed, 0, 0};
   return {IoState::kWouldBlock, 0, 0};
 }
 
@@ -103,6 +103,10 @@ PeerIdentity SimNode::Peer(int stream) {
   return {.address = found == world_->streams_.end() ? "sim" : found->second.label};
 }
 
+void SimNode::FinishWriting(int stream) {
+  world_->Deliver(stream, [](SimWorld::Stream& peer) { peer.finished = true; });
+}
+
 void SimNode::Close(int handle) {
   world_->CloseHandle(handle, false);
 }
@@ -122,7 +126,8 @@ absl::Status SimNode::Poll(std::span<PollItem> items, int64_t /*deadline_ns*/) {
     }
     const SimWorld::Stream& stream = world_->streams_.at(item.handle);
     const bool broken = stream.error_number != 0;
-    item.readable = broken || (item.want_read && (stream.eof || !stream.inbox.empty()));
+    item.readable =
+        broken || (item.want_read && (stream.eof || stream.finished || !stream.inbox.empty()));
     item.writable = broken || (item.want_write && stream.connected);
   }
   return absl::OkStatus();

@@ -57,6 +57,7 @@ class SimNode : public Net, public Clock, public Random, public Proc {
   IoResult Write(int stream, const void* data, size_t bytes) override;
   PeerIdentity Peer(int stream) override;
   void Close(int handle) override;
+  void FinishWriting(int stream) override;
   // As systems do while their machines hear each other, whatever their processes do.
   int64_t UnansweredNs(int stream) override;
   absl::Status Poll(std::span<PollItem> items, int64_t deadline_ns) override;
@@ -140,7 +141,8 @@ class SimWorld {
     int node = -1;
     int peer = -1;  // handle; -1 while connecting
     bool connected = false;
-    bool eof = false;  // the peer has closed and everything before that was read
+    bool eof = false;       // the peer has closed and everything before that was read
+    bool finished = false;  // the peer writes no more, but reads
     int error_number = 0;
     std::string inbox;
     int64_t last_delivery_ns = 0;  // of what this side sent: keeps it in order

@@ -301,6 +301,36 @@ TEST(IslandLink, WhatCameBeforeTheEndIsTaken) {
   }
 }
 
+// Who sends it may end at once: it will not be said again on another link.
+TEST(IslandLink, WhatTheOtherSideHadSentIsTakenByOneThatSendsNoMore) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    Pair pair(seed);
+    pair.Dial(pair.Settings(0));
+    ASSERT_TRUE(pair.RunUntilReady());
+    pair.accepted->Send(IslandFrame::kMembership, "the last word");
+    ASSERT_TRUE(pair.RunUntil(
+        [&] {
+          pair.accepted->Flush();
+          return pair.accepted->flushed();
+        },
+        kSecondNs));
+    pair.dialed->FinishSending();
+    pair.dialed->Send(IslandFrame::kRecord, "nobody hears this");
+    EXPECT_TRUE(pair.dialed->flushed());
+    std::string heard;
+    EXPECT_TRUE(pair.RunUntil(
+        [&] {
+          EXPECT_FALSE(pair.accepted->Next());
+          while (std::optional<Frame> frame = pair.dialed->Next())
+            heard = frame->body;
+          return pair.dialed->failed();
+        },
+        kSecondNs));
+    EXPECT_TRUE(pair.accepted->failed()) << "seed " << seed;
+    EXPECT_EQ(heard, "the last word") << "seed " << seed;
+  }
+}
+
 // Every body, cut short, made longer, or with a changed length, is refused and not believed.
 TEST(IslandProtocol, MalformedBodiesAreRefused) {
   IslandNumberSet ranks = IslandNumberSet::All(70);

@@ -129,6 +129,22 @@ TEST(IslandRelay, OfDeadlinesTheOneThatWasTracedFartherCounts) {
   EXPECT_EQ(read->record, farther);
 }
 
+// A step takes its time, then the frames that have come, which are a little newer. Who reads what has settled may end its process
+// at once: the other islands must have been told.
+TEST(IslandRelay, WhatHasSettledIsToldByTheStepThatGivesItOut) {
+  IslandRelay relay(IslandNumberSet::All(3), 1, kGatherNs, kPatienceNs);
+  GroupVerdict theirs{.record = Record(WEFT_MISMATCH, 2),
+                      .excluded = IslandNumberSet(3),
+                      .closed = IslandNumberSet::All(3),
+                      .settled = true};
+  relay.Merge(0, theirs, 501);
+  const std::vector<GroupVerdict> news = relay.Step(500);
+  ASSERT_EQ(relay.TakeSettled().size(), 1U);
+  ASSERT_EQ(news.size(), 1U);
+  EXPECT_TRUE(news[0].settled);
+  EXPECT_TRUE(relay.Step(502).empty());
+}
+
 TEST(IslandRelay, AllSettleOnTheBestThatAnybodyFoundInTime) {
   for (uint64_t seed = 1; seed <= 200; ++seed) {
     SCOPED_TRACE(StrCat("seed ", seed));
