@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "base/status.h"
 #include "base/wait.h"
 #include "tests/comm/rendezvous/pmi_launcher.h"
@@ -17,6 +18,7 @@
 namespace weft::test::pmi_client_test {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
 constexpr int64_t kSecondNs = 1'000'000'000;
@@ -67,6 +69,22 @@ TEST(PmiClient, RefusesWhatIsNoPmi) {
   const absl::Status silent = StartAfter("");
   EXPECT_EQ(ResultOf(silent), WEFT_TIMEOUT);
   EXPECT_THAT(std::string(silent.message()), HasSubstr("PMI-1"));
+}
+
+// The launcher answers when all ranks of the job have asked.
+TEST(PmiClient, SaysWhatItWaitsForLongBeforeItsDeadline) {
+  std::string log;
+  SetLogCallback([](weft_log_level_t, const char* message,
+                    void* text) { *static_cast<std::string*>(text) += message; },
+                 &log);
+  PmiPair pair;
+  const absl::Status silent =
+      PmiClient::Start(pair.rank.get(), MonotonicNs() + 4 * kSecondNs).status();
+  SetLogCallback(nullptr, nullptr);
+  EXPECT_EQ(ResultOf(silent), WEFT_TIMEOUT);
+  EXPECT_THAT(log, ContainsRegex(
+                       "has waited [0-9]+ s for the launcher's PMI-1 answer, which comes when all "
+                       "ranks of the job have reached weft's initialization"));
 }
 
 TEST(PmiClient, RefusesAValueThatWouldBreakTheLine) {
