@@ -19,6 +19,9 @@ class Clock {
   virtual ~Clock() = default;
   // Nanoseconds that only grow; on the scale of every deadline.
   virtual int64_t NowNs() = 0;
+
+  // The moment by this clock that was `ns` of the machine's time ago; a clock may have stood still since.
+  virtual int64_t AgoNs(int64_t ns) { return NowNs() - ns; }
 };
 
 class SystemClock : public Clock {

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <limits>
 
 #include "base/seams.h"
@@ -24,6 +25,9 @@ class AwakeClock : public Clock {
 
   int64_t NowNs() override { return clock_.NowNs() - away_ns_; }
 
+  // What a kernel says of the past counts in its own time. Exact for the last absences; older ones count as if they had not been.
+  int64_t AgoNs(int64_t ns) override;
+
   void BeginStep();
   void EndStep(int64_t next_wake_ns);
 
@@ -33,12 +37,21 @@ class AwakeClock : public Clock {
   int64_t FromClock(int64_t time_ns) const { return Shifted(time_ns, -away_ns_); }
 
  private:
+  static constexpr size_t kAbsencesMax = 16;
+
+  // By the clock that this one was made of.
+  struct Absence {
+    int64_t begin_ns;
+    int64_t end_ns;
+  };
+
   static int64_t Shifted(int64_t time_ns, int64_t by_ns);
   void CountAway(int64_t due_ns);
 
   Clock& clock_;
   const int64_t tolerance_ns_;
   int64_t away_ns_ = 0;
+  std::deque<Absence> absences_;
   int64_t begun_ns_ = 0;
   int64_t next_wake_ns_ = std::numeric_limits<int64_t>::max();
 };

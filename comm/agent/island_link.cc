@@ -106,8 +106,7 @@ int64_t IslandLink::NextBeatNs() const {
 int64_t IslandLink::answered_ns() const {
   if (failed() || state_ == State::kConnecting) return 0;
   const int64_t unanswered_ns = seams_.net->UnansweredNs(handle_);
-  const int64_t now_ns = seams_.clock->NowNs();
-  return unanswered_ns >= now_ns ? 0 : now_ns - unanswered_ns;
+  return unanswered_ns >= seams_.clock->NowNs() ? 0 : seams_.clock->AgoNs(unanswered_ns);
 }
 
 bool IslandLink::MachineAnswers(int64_t heard_ns, int64_t least_ns) const {

@@ -18,8 +18,9 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kAttendanceNs = 50'000'000;
-constexpr int kAttendanceRounds = 25;
+// The group has ended by then, and on a busy machine a rank that is on its way may not run for long.
+constexpr int64_t kAttendanceNs = 500'000'000;
+constexpr int kAttendanceRounds = 250;
 
 // The counts of a call that has several; the first few of many.
 std::string CountsOf(const Collective& call) {

@@ -5,6 +5,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 
 #include <poll.h>
 #include <sys/wait.h>
@@ -23,8 +24,17 @@ struct Child {
   int pipe = -1;
 };
 
+// An exception must not come out of the child into the loop of tests, whose copy it would go on with.
+std::string Say(const std::function<std::string(int)>& body, int rank) {
+  try {
+    return body(rank);
+  } catch (const std::exception& error) {
+    return std::string("it threw: ") + error.what();
+  }
+}
+
 [[noreturn]] void RunChild(int pipe, int rank, const std::function<std::string(int)>& body) {
-  const std::string said = body(rank);
+  const std::string said = Say(body, rank);
   for (size_t done = 0; done < said.size();) {
     const ssize_t count = write(pipe, said.data() + done, said.size() - done);
     if (count < 0 && errno != EINTR) break;

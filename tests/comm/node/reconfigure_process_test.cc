@@ -28,6 +28,7 @@
 #include "reconfigured_ranks.h"
 #include "tests/support/forked_ranks.h"
 #include "tests/support/leak_check.h"
+#include "tests/support/shared_value.h"
 
 namespace weft::test::reconfigure_process_test {
 namespace {
@@ -317,13 +318,15 @@ TEST(AStoppedLeader, IsNamedAndLeadsLater) {
 
 // Messages and operations that wait for the dead rank, and one another thread is in.
 TEST(WhatWaitsForADeadRank, HasEnded) {
+  const SharedValue<std::atomic<int>> started;
   OnProcesses(3, {2}, [&](std::shared_ptr<ProcessGroup>& group, int rank) -> std::string {
     if (const absl::Status met = group->Run(Collective{.kind = OpKind::kBarrier}); !met.ok()) {
       return Text(met);
     }
     if (rank == 2) {
-      const timespec moment{0, 20'000'000};
-      nanosleep(&moment, nullptr);
+      const timespec moment{0, 1'000'000};
+      while (started->load() < 2)
+        nanosleep(&moment, nullptr);
       raise(SIGKILL);
     }
     const std::shared_ptr<ProcessGroup> old = group;
@@ -335,6 +338,7 @@ TEST(WhatWaitsForADeadRank, HasEnded) {
     Message receive{.count = 1, .dtype = WEFT_FLOAT32, .peer = 2};
     receive.out = &got;
     const WorkRef works[] = {old->Start(sum).value(), old->Start(receive).value()};
+    started->fetch_add(1);
     absl::Status blocked;
     std::thread caller([&] {
       float other = 0;
