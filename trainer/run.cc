@@ -19,6 +19,7 @@
 #include "weft/error.h"
 
 #include "trainer/agreement.h"
+#include "trainer/configuration/config_file.h"
 #include "trainer/order3.h"
 #include "trainer/run_files.h"
 #include "trainer/stop_signals.h"
@@ -228,8 +229,8 @@ void Run::Begin() {
 }
 
 void Run::PrintPlan(const RunPlan& plan) const {
-  const std::string text =
-      DescribeCorpus(corpus_) + DescribePlan(config_.train, plan, size_, corpus_.train.size());
+  const std::string text = DescribeNotes(config_) + DescribeCorpus(corpus_) +
+                           DescribePlan(config_.train, plan, size_, corpus_.train.size());
   if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) return;
   throw NotWritten(fmt::format("writing the output: {}", std::strerror(errno)));
 }
@@ -466,6 +467,12 @@ void Run::SayWhoGoesOn(const std::string& change) {
 // Rank 0 may have died before it wrote what this rank takes for reported.
 void Run::BecomeFirst() {
   report_ = std::make_unique<Report>(config_.train, facts_.directory, facts_.reported);
+  // Ranks begin one after the other, and the times of a run only grow.
+  if (!report_->kept().empty()) {
+    const auto shown = std::chrono::nanoseconds(report_->kept().back().time_ns);
+    facts_.training_start =
+        std::min(facts_.training_start, std::chrono::steady_clock::now() - shown);
+  }
   report_->SetStart(facts_.training_start);
   facts_.reported = std::min(facts_.reported, report_->last_step());
   for (std::vector<CurvePoint>* points : {&facts_.curve.train, &facts_.curve.validation}) {

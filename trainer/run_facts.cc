@@ -20,7 +20,7 @@ struct Head {
   size_t reported;
   Precision precision;
   uint64_t config_digest;
-  int64_t training_start_ns;
+  int64_t trained_ns;  // machines have clocks of their own
   double order3;
   size_t train_points, validation_points;
   char directory[kPathBytes];
@@ -32,8 +32,8 @@ Head HeadOf(const RunFacts& facts) {
   head.reported = facts.reported;
   head.precision = facts.precision;
   head.config_digest = facts.config_digest;
-  head.training_start_ns =
-      std::chrono::nanoseconds(facts.training_start.time_since_epoch()).count();
+  head.trained_ns =
+      std::chrono::nanoseconds(std::chrono::steady_clock::now() - facts.training_start).count();
   head.order3 = facts.curve.order3;
   head.train_points = facts.curve.train.size();
   head.validation_points = facts.curve.validation.size();
@@ -80,7 +80,7 @@ void ShareFacts(weft_group_t group, RunFacts& facts) {
   facts.config_digest = head.config_digest;
   facts.directory = head.directory;
   facts.training_start =
-      std::chrono::steady_clock::time_point(std::chrono::nanoseconds(head.training_start_ns));
+      std::chrono::steady_clock::now() - std::chrono::nanoseconds(head.trained_ns);
   facts.curve = std::move(curve);
 }
 

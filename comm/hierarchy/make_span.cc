@@ -78,6 +78,8 @@ class SpanMaking {
                           MapOf(span_.membership, span_.islands));
     absl::StatusOr<ForeignSchedules> foreign = ForeignSchedules::Read(settings_.schedule_files);
     WEFT_ASSIGN_OR_RETURN(span_.inner, EnterIsland(&meeting_, options_));
+    // The deadline of operations may be short, and these are about making the group.
+    span_.inner->SetTimeout(options_.making_timeout_ns());
     schedules_ = WordOf(rank_, foreign);
     const absl::Status read = foreign.status();
     if (read.ok()) span_.foreign = std::make_shared<ForeignSchedules>(*std::move(foreign));
@@ -99,6 +101,7 @@ class SpanMaking {
     const size_t bytes = SpanWatch::BytesFor(*map, island());
     GroupOptions of_home = options_;
     of_home.group_ranks = meeting_.fellows();
+    of_home.timeout_ns = options_.making_timeout_ns();
     WEFT_ASSIGN_OR_RETURN(home_, span_.inner->Split(0, place, of_home));
     // Cleared before the calls that follow, which all ranks of the island take part in: nobody reads it sooner.
     WEFT_ASSIGN_OR_RETURN(void* const block, home_->AllocateShared(bytes));
@@ -137,6 +140,8 @@ class SpanMaking {
         std::make_shared<SpanLinks>(home_, home_end, watch, std::move(transport), members, rank_);
     span_.net = std::make_shared<SpanNet>(links, home_, home_end);
     links->Begin();
+    home_->SetTimeout(options_.timeout_ns);
+    span_.inner->SetTimeout(options_.timeout_ns);
     return absl::OkStatus();
   }
 
