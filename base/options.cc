@@ -18,6 +18,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "base/check.h"
+#include "base/edit_distance.h"
 #include "base/log.h"
 #include "base/quantity.h"
 #include "base/text.h"
@@ -260,23 +261,6 @@ std::string Expected(const Setting& setting) {
   }
   if (setting.range.maximum == kNoLimit) return StrCat("a number from ", setting.range.minimum);
   return StrCat("a number from ", setting.range.minimum, " to ", setting.range.maximum);
-}
-
-// Levenshtein distance, for names of at most a few dozen letters.
-size_t EditDistance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j)
-    row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t change = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({change, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row[b.size()];
 }
 
 std::string_view NearestName(std::string_view name) {

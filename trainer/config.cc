@@ -1,8 +1,5 @@
 #include "trainer/config.h"
 
-#include <algorithm>
-#include <cmath>
-
 #include <fmt/core.h>
 
 #include "weft/shard.h"
@@ -11,8 +8,6 @@
 
 namespace weft::trainer {
 namespace {
-
-constexpr size_t kDefaultBatch = 4;
 
 void CheckRange(const char* option, size_t value, size_t low, size_t high) {
   if (value < low || value > high) {
@@ -29,6 +24,7 @@ void CheckNumbers(const TrainConfig& t) {
   constexpr double kMost = 1e6;  // of what has no natural end
   CheckNumber("--lr", t.lr, t.lr > 0 && t.lr < 10, "more than 0 and less than 10");
   CheckNumber("--final-rate", t.final_rate, t.final_rate >= 0 && t.final_rate <= 1, "0 to 1");
+  CheckNumber("--warmup-from", t.warmup_from, t.warmup_from >= 0 && t.warmup_from <= 1, "0 to 1");
   CheckNumber("--weight-decay", t.weight_decay, t.weight_decay >= 0 && t.weight_decay <= kMost,
               "0 to 1000000");
   CheckNumber("--beta1", t.beta1, t.beta1 >= 0 && t.beta1 < 1, "0 to less than 1");
@@ -46,32 +42,6 @@ bool WantsOrder3(const ProgramConfig& config, size_t train_bytes) {
   return usual || train_bytes <= kOrder3BytesMax;
 }
 
-TrainConfig WithDefaults(const TrainConfig& config, size_t ranks) {
-  TrainConfig resolved = config;
-  if (resolved.global_batch == 0)
-    resolved.global_batch = std::max(kDefaultBatch, ranks * config.accumulate);
-  return resolved;
-}
-
-size_t LargestMicroBatch(const TrainConfig& config, size_t ranks) {
-  const size_t pieces = ranks * config.accumulate;
-  return (config.global_batch + pieces - 1) / pieces;
-}
-
-std::string DescribeShares(const TrainConfig& config, size_t ranks) {
-  const size_t fewest = config.global_batch / ranks;
-  if (config.global_batch % ranks == 0) return fmt::format("{} on each rank", fewest);
-  return fmt::format("{} or {} on each rank", fewest, fewest + 1);
-}
-
-double LearningRate(const TrainConfig& config, size_t step) {
-  if (step < config.warmup) return config.lr * double(step + 1) / double(config.warmup);
-  const size_t rest = config.steps > config.warmup ? config.steps - config.warmup : 1;
-  const double progress = std::min(1.0, double(step - config.warmup) / double(rest));
-  return config.lr *
-         (config.final_rate + (1 - config.final_rate) * 0.5 * (1 + std::cos(M_PI * progress)));
-}
-
 void CheckConfig(const TrainConfig& config, size_t world_size) {
   CheckRange("--steps", config.steps, 1, kStepsMax);
   CheckRange("--seq", config.model.seq, 2, kSeqMax);
@@ -84,14 +54,7 @@ void CheckConfig(const TrainConfig& config, size_t world_size) {
     throw BadInput(fmt::format("--width {} is not a multiple of --heads {}; choose one that is",
                                config.model.width, config.model.heads));
   }
-  const size_t pieces = world_size * config.accumulate;
-  if (config.global_batch < pieces) {
-    throw BadInput(
-        fmt::format("--batch {} is too small for {} rank{} x {} micro-batch{}: each needs a "
-                    "sequence; use {} or more",
-                    config.global_batch, world_size, world_size == 1 ? "" : "s", config.accumulate,
-                    config.accumulate == 1 ? "" : "es", pieces));
-  }
+  CheckBatch(config, world_size);
   CheckNumbers(config);
   CheckRange("--prefetch", config.prefetch, 0, kPrefetchMax);
   CheckRange("--nonfinite-steps", config.nonfinite_steps, 1, kStepsMax);
@@ -110,6 +73,9 @@ void CheckConfig(const TrainConfig& config, size_t world_size) {
     throw BadInput(
         "--elastic needs --strategy ddp: only there has every rank all weights and optimizer "
         "state");
+  }
+  if (config.offload_params && config.offload.empty()) {
+    throw BadInput("--offload-params needs --offload, the folder for the files");
   }
   if (config.strategy == WEFT_SHARD_FRACTION && config.memory_budget == 0) {
     throw BadInput(

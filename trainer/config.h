@@ -7,8 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "trainer/batch.h"
 #include "trainer/matmul.h"
 #include "trainer/model.h"
+#include "trainer/schedule.h"
 #include "trainer/strategy.h"
 
 namespace weft::trainer {
@@ -28,10 +30,15 @@ struct TrainConfig {
   size_t steps = 5000;
   // Sequences per step, over all ranks and micro-batches, each of which gets as many as the others or one less. 0: WithDefaults chooses.
   size_t global_batch = 0;
-  size_t accumulate = 1;  // micro-batches per step
+  size_t micro_batch = 0;  // sequences of each micro-batch of each rank; 0: as the batch comes to
+  size_t accumulate = 1;   // micro-batches per step; 0: WithDefaults chooses
   double lr = 2.5e-3;
+  Schedule schedule = Schedule::kCosine;
   size_t warmup = 100;
+  WarmupShape warmup_shape = WarmupShape::kLinear;
+  double warmup_from = 0;    // of the peak, before the first step
   double final_rate = 0.05;  // of the peak, at the end
+  size_t decay = 0;          // last steps of kWsd, in which the rate falls; 0: a tenth
   double weight_decay = 0.1;
   double beta1 = 0.9;   // of AdamW
   double beta2 = 0.95;  // instead of 0.999: it follows the gradients of short runs
@@ -67,9 +74,30 @@ struct TrainConfig {
 enum class Order3Choice { kAuto, kOn, kOff };
 constexpr size_t kOrder3BytesMax = 16'000'000;  // of training text that was named, for kAuto
 
+// What the program is to do.
+enum class Task {
+  kTrain,
+  kConfig,      // print the configuration, as it is resolved
+  kConfigKeys,  // print the keys of configuration files
+  kDryRun,      // say what a run would take
+};
+
+// A key of a configuration file, and what became of it.
+struct ConfigNote {
+  std::string key;
+  std::string value;  // as written
+  std::string text;   // the options that it is here, or why it changes nothing
+  bool in_force = true;
+};
+
 // How the program runs around it.
 struct ProgramConfig {
   TrainConfig train;
+  Task task = Task::kTrain;
+  std::string config_file;
+  std::vector<ConfigNote> notes;
+  size_t planned_ranks = 1;     // of a run that is only planned
+  double price_per_hour = 0;    // of a rank's device; 0: not said
   bool best_precision = false;  // train.precision is this CPU's best, for the ranks to agree on one
   std::vector<std::string> data = {"auto"};
   Order3Choice order3 = Order3Choice::kAuto;
@@ -93,18 +121,6 @@ struct ProgramConfig {
 };
 
 bool WantsOrder3(const ProgramConfig& config, size_t train_bytes);
-
-// With what `ranks` decides where the user has not: a batch of 4, or of one sequence per micro-batch of each rank if these are more.
-TrainConfig WithDefaults(const TrainConfig& config, size_t ranks);
-
-// Sequences of the largest micro-batch of any rank.
-size_t LargestMicroBatch(const TrainConfig& config, size_t ranks);
-
-// "2 on each rank", or "1 or 2 on each rank": how a step's sequences are dealt.
-std::string DescribeShares(const TrainConfig& config, size_t ranks);
-
-// The learning rate of a step: linear warm-up, then half a cosine down to final_rate of the peak.
-double LearningRate(const TrainConfig& config, size_t step);
 
 // Throws BadInput with one sentence if the numbers do not fit together on `world_size` ranks.
 void CheckConfig(const TrainConfig& config, size_t world_size);

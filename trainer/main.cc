@@ -13,9 +13,13 @@
 
 #include "base/standard_fds.h"
 #include "trainer/commit.h"
+#include "trainer/configuration/config_file.h"
+#include "trainer/configuration/keys_page.h"
 #include "trainer/failure.h"
+#include "trainer/option_table.h"
 #include "trainer/options.h"
 #include "trainer/parallel.h"
+#include "trainer/resolved_config.h"
 #include "trainer/run.h"
 #include "trainer/stop_signals.h"
 
@@ -70,19 +74,37 @@ int RunInGroup(const ProgramConfig& config, const std::string& bad_options) {
   return code;
 }
 
+// What needs no other ranks. Throws BadInput.
+std::string TextOf(const ProgramConfig& config) {
+  if (config.task == Task::kConfigKeys) return ConfigKeysPage();
+  ProgramConfig planned = config;
+  planned.train = WithDefaults(config.train, config.planned_ranks);
+  CheckConfig(planned.train, config.planned_ranks);
+  std::fputs(DescribeNotes(planned).c_str(), stderr);
+  return ConfigText(ResolvedOptions(planned), config.planned_ranks);
+}
+
+// The exit code.
+int PrintText(const std::string& text) {
+  if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) return 0;
+  Complain(fmt::format("writing the output: {}", std::strerror(errno)));
+  return kExitNotWritten;
+}
+
 int Main(int argc, char** argv) {
   CatchStopSignals();
   ProgramConfig config;
   config.commit = kCommit;
   std::string help, bad_options;
   try {
-    if (!ParseOptions(argc, argv, config, help)) {
-      if (std::fputs(help.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) return 0;
-      Complain(fmt::format("writing the output: {}", std::strerror(errno)));
-      return kExitNotWritten;
-    }
+    if (!ParseOptions(argc, argv, config, help)) return PrintText(help);
+    if (config.task != Task::kTrain) return PrintText(TextOf(config));
   } catch (const BadInput& error) {
     bad_options = error.what();
+  }
+  if (!bad_options.empty() && config.task != Task::kTrain) {
+    Complain(bad_options);
+    return kExitBadInput;
   }
   try {
     return RunInGroup(config, bad_options);

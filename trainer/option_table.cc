@@ -78,10 +78,7 @@ class CommandLine {
     last_->delimiter(',')->allow_extra_args(false);
   }
 
-  void Flag(const Row& row, bool& value, const char* needs = nullptr) {
-    CLI::Option* const flag = app_.add_flag(Name(row), value, row.meaning);
-    if (needs != nullptr) flag->needs(app_.get_option(needs));
-  }
+  void Flag(const Row& row, bool& value) { app_.add_flag(Name(row), value, row.meaning); }
 
   // One that is a name, or is written as people write it; `set` throws BadInput for any other.
   void Choice(const Row& row, const std::string&, const char* shown, const SetText& set) {
@@ -105,8 +102,9 @@ class CommandLine {
 class Values {
  public:
   template <typename Value>
-  void Count(const Row& row, const Value& value, uint64_t, uint64_t, const std::string& = "") {
-    Add(row, fmt::format("{}", value), false);
+  void Count(const Row& row, const Value& value, uint64_t, uint64_t,
+             const std::string& shown = "") {
+    Add(row, fmt::format("{}", value), false, shown);
   }
 
   void Number(const Row& row, double value) { Add(row, fmt::format("{}", value), false); }
@@ -115,26 +113,30 @@ class Values {
 
   void Texts(const Row& row, const std::vector<std::string>& values) {
     Add(row, fmt::format("{}", fmt::join(values, " ")), true);
+    options_.back().items = values;
   }
 
   void Keys(const Row& row, const std::vector<std::string>& values) {
     Add(row, fmt::format("{}", fmt::join(values, ",")), true);
+    options_.back().items = values;
   }
 
-  void Flag(const Row& row, bool value, const char* = nullptr) {
-    Add(row, value ? "true" : "false", false);
-  }
+  void Flag(const Row& row, bool value) { Add(row, value ? "true" : "false", false); }
 
-  void Choice(const Row& row, const std::string& value, const char*, const SetText&) {
-    Add(row, value, true);
+  void Choice(const Row& row, const std::string& value, const char* shown, const SetText&) {
+    Add(row, value, true, shown);
   }
 
   std::vector<ResolvedOption> Take() { return std::move(options_); }
 
  private:
-  void Add(const Row& row, std::string value, bool quoted) {
-    options_.push_back(
-        {.key = row.key, .value = std::move(value), .scope = row.scope, .quoted = quoted});
+  void Add(const Row& row, std::string value, bool quoted, const std::string& shown = "") {
+    options_.push_back({.key = row.key,
+                        .value = value,
+                        .scope = row.scope,
+                        .quoted = quoted,
+                        .meaning = row.meaning,
+                        .preset = shown.empty() ? value : shown});
   }
 
   std::vector<ResolvedOption> options_;
@@ -166,10 +168,10 @@ void SetOrder3(ProgramConfig& config, const std::string& text) {
   throw BadInput("--order3 " + text + " is unknown; use auto, on or off");
 }
 
-size_t ParseBudget(const std::string& text) {
+size_t ParseBytes(const char* option, const std::string& text) {
   double bytes = 0;
   if (!ParseQuantity(text, kByteSuffixes, &bytes) || !(bytes >= 0 && bytes < 1e15)) {
-    throw BadInput("--memory-budget " + text +
+    throw BadInput(option + (" " + text) +
                    " is no number of bytes like 40000, 40MB (10^6) or 1.5MiB (2^20)");
   }
   return size_t(bytes);
@@ -188,14 +190,32 @@ void ListTraining(Sink& sink, ProgramConfig& config) {
               "the others, or one less"},
              train.global_batch, 1, kBatchMax,
              "4, or one for each micro-batch of each rank if these are more");
+  sink.Count(
+      {"micro-batch", kRanks,
+       "sequences of each micro-batch of each rank, which with --batch or --accumulate gives "
+       "the other one; 0: as the batch comes to"},
+      train.micro_batch, 0, kBatchMax);
   sink.Count({"seq", kRun, "bytes per sequence"}, train.model.seq, 2, kSeqMax);
   sink.Count({"layers", kRun, "transformer blocks"}, train.model.layers, 1, kLayersMax);
   sink.Count({"heads", kRun, "attention heads"}, train.model.heads, 1, kWidthMax);
   sink.Count({"width", kRun, "channels"}, train.model.width, 1, kWidthMax);
   sink.Number({"lr", kRanks, "peak learning rate"}, train.lr);
-  sink.Count({"warmup", kRanks, "steps of linear warm-up"}, train.warmup, 0, kStepsMax);
+  sink.Choice(
+      {"schedule", kRanks,
+       "of the rate after the warm-up: cosine, linear (both fall to the end), constant, wsd "
+       "(constant, and linear over the last steps)"},
+      NameOf(train.schedule), "cosine",
+      [&train](const std::string& text) { train.schedule = ParseSchedule(text); });
+  sink.Count({"warmup", kRanks, "steps of warm-up"}, train.warmup, 0, kStepsMax);
+  sink.Choice({"warmup-shape", kRanks, "linear, or log: faster at first"},
+              NameOf(train.warmup_shape), "linear",
+              [&train](const std::string& text) { train.warmup_shape = ParseWarmupShape(text); });
+  sink.Number({"warmup-from", kRanks, "learning rate before the first step, as a part of the peak"},
+              train.warmup_from);
   sink.Number({"final-rate", kRanks, "learning rate at the end, as a part of the peak"},
               train.final_rate);
+  sink.Count({"decay", kRanks, "last steps of wsd, in which the rate falls; 0: a tenth"},
+             train.decay, 0, kStepsMax);
   sink.Choice(
       {"optimizer", kRun, "adamw; muon: for the matrices of the blocks, adamw for the rest"},
       NameOf(train.optimizer), "adamw",
@@ -213,7 +233,7 @@ void ListTraining(Sink& sink, ProgramConfig& config) {
                "it)"},
               PrecisionName(train.precision), "auto",
               [&config](const std::string& text) { SetPrecision(config, text); });
-  sink.Count({"accumulate", kRanks, "micro-batches per step"}, train.accumulate, 1, kBatchMax);
+  sink.Count({"accumulate", kRanks, "micro-batches per step"}, train.accumulate, 1, kBatchMax, "1");
 }
 
 // How it is spread over the ranks.
@@ -259,13 +279,19 @@ void ListSharding(Sink& sink, ProgramConfig& config) {
             train.offload);
   sink.Flag({"offload-params", kRanks,
              "so do the weights that a rank keeps, with a strategy that shards them"},
-            train.offload_params, "--offload");
+            train.offload_params);
   sink.Choice(
       {"memory-budget", kRanks,
        "bytes for what is gathered, like 40MB or 1.5MiB; fraction keeps as many blocks unsharded "
        "as fit; 0: no limit"},
-      fmt::format("{}", train.memory_budget), "0",
-      [&train](const std::string& text) { train.memory_budget = ParseBudget(text); });
+      fmt::format("{}", train.memory_budget), "0", [&train](const std::string& text) {
+        train.memory_budget = ParseBytes("--memory-budget", text);
+      });
+  sink.Choice({"bucket-size", kRanks,
+               "bytes of gradients that are reduced together, like 25MB; 0: weft's default"},
+              fmt::format("{}", train.bucket_bytes), "0", [&train](const std::string& text) {
+                train.bucket_bytes = ParseBytes("--bucket-size", text);
+              });
   sink.Flag({"elastic", kRanks,
              "go on without ranks that are lost (with ddp); start it by weftrun --elastic"},
             train.elastic);
@@ -285,16 +311,20 @@ void ListRunning(Sink& sink, ProgramConfig& config) {
   sink.Count({"check-samples", kRanks,
               "steps between comparisons of the samples that ranks read; 0: never"},
              train.check_samples, 0, kStepsMax);
-  sink.Count(
-      {"nonfinite-steps", kRanks,
-       "the run ends with so many steps in a row whose gradients are infinite or NaN; before, such "
-       "steps update nothing"},
-      train.nonfinite_steps, 1, kStepsMax);
+  sink.Count({"nonfinite-steps", kRanks,
+              "the run ends with so many steps in a row whose gradients are infinite or NaN; "
+              "before, such "
+              "steps update nothing"},
+             train.nonfinite_steps, 1, kStepsMax);
   sink.Choice({"order3", kRanks,
                "compare with an order-3 byte model: on, off, auto (on with the text of --data "
                "auto, and up to 16 MB of other text)"},
               kOrder3Names[size_t(config.order3)], "auto",
               [&config](const std::string& text) { SetOrder3(config, text); });
+  sink.Text({"config", Scope::kFree,
+             "a file of these options, or of DeepSpeed's or Accelerate's keys, as JSON or YAML; "
+             "--KEY VALUE with a dotted key overrides it, and so do these options"},
+            config.config_file);
   sink.Text({"run-dir", Scope::kFree, "where runs are written"}, config.run_dir);
   sink.Text({"name", Scope::kFree, "of this run; default: the time"}, config.name);
   sink.Count({"checkpoint-every", kRanks,
@@ -320,7 +350,7 @@ void ListRunning(Sink& sink, ProgramConfig& config) {
       config.init);
   sink.Flag({"init-partial", kStart,
              "take what both have, and list the rest, which begins as without --init"},
-            config.init_partial, "--init");
+            config.init_partial);
   sink.Keys({"changed", kStart,
              "go on from a checkpoint though these differ from its run's: heads, seed, text"},
             config.changed);
@@ -335,8 +365,12 @@ void ListOptions(Sink& sink, ProgramConfig& config) {
 
 }  // namespace
 
-void AddOptions(CLI::App& app, ProgramConfig& config) {
+void ChooseDefaults(ProgramConfig& config) {
   SetPrecision(config, "auto");
+  config.train.accumulate = 0;
+}
+
+void AddOptions(CLI::App& app, ProgramConfig& config) {
   CommandLine sink(app);
   ListOptions(sink, config);
   // Of the launcher's, no options of users.

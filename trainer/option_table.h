@@ -21,6 +21,9 @@ class App;
 
 namespace weft::trainer {
 
+// What the command line leaves to the program, before anything else is said.
+void ChooseDefaults(ProgramConfig& config);
+
 // Adds all of them to `app`. Parsing may throw BadInput.
 void AddOptions(CLI::App& app, ProgramConfig& config);
 

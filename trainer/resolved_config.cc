@@ -26,6 +26,10 @@ std::string ConfigText(const ResolvedConfig& config, size_t ranks) {
   nlohmann::ordered_json json = {
       {"program", "weft_train"}, {"version", WEFT_VERSION_STRING}, {"ranks", ranks}};
   for (const ResolvedOption& option : config) {
+    if (option.items.size() > 1) {
+      json[option.key] = option.items;
+      continue;
+    }
     json[option.key] = option.quoted ? nlohmann::ordered_json(option.value)
                                      : nlohmann::ordered_json::parse(option.value);
   }

@@ -31,7 +31,10 @@ struct ResolvedOption {
   std::string key;  // the option's name without its dashes
   std::string value;
   Scope scope = Scope::kFree;
-  bool quoted = false;  // in JSON: it is no number, true or false
+  bool quoted = false;             // in JSON: it is no number, true or false
+  std::vector<std::string> items;  // of one that takes several; `value` has them all in one text
+  const char* meaning = "";
+  std::string preset;  // what it is if nothing is said, for people
 };
 
 using ResolvedConfig = std::vector<ResolvedOption>;

@@ -16,6 +16,7 @@ from launched_ranks import ranks_of
 
 weftrun, weft_train = None, None  # from the command line
 
+_ROOT = pathlib.Path(__file__).resolve().parents[2]
 _WORDS = ("template ", "typename ", "class ", "int ", "return ", "const ", "auto ", "{\n", "}\n", "; ")
 _DEADLINE_S = 120
 _BASE = {"--seq": "16", "--layers": "1", "--heads": "1", "--width": "16", "--eval-every": "0", "--warmup": "2", "--data": "text", "--steps": "12"}
@@ -89,6 +90,59 @@ class ConfigProgramTest(unittest.TestCase):
         self.assertIn("--batch 2 is too small for 3 ranks x 1 micro-batch: each needs a sequence; use 3 or more", printed)
         printed = self.train(2, "run", "--batch", "5", "--accumulate", "3", code=2)
         self.assertIn("--batch 5 is too small for 2 ranks x 3 micro-batches: each needs a sequence; use 6 or more", printed)
+
+    # ---- configuration files ----
+
+    def resolved(self, *options):
+        done = subprocess.run([weft_train, "config", *options], cwd=self.root, capture_output=True, text=True, timeout=_DEADLINE_S)
+        self.assertEqual(0, done.returncode, done.stderr)
+        return json.loads(done.stdout)
+
+    def test_each_example_runs_as_it_is(self):
+        files = sorted((_ROOT / "examples" / "configs").iterdir())
+        self.assertEqual(["accelerate.yaml", "deepspeed_zero2_offload.json", "deepspeed_zero3_offload.json"], [file.name for file in files])
+        strategies = {"accelerate.yaml": "ddp", "deepspeed_zero2_offload.json": "zero2", "deepspeed_zero3_offload.json": "full-shard"}
+        for file in files:
+            # bf16 is not of every CPU; the rest is as the file says.
+            printed = self.train(2, file.stem, "--config", str(file), "--steps", "2", *_FLOAT32)
+            self.assertIn("config in force:\n", printed)
+            self.assertIn("without effect here:\n", printed)
+            self.assertIn("step 2/2", printed)
+            written = json.loads((self.root / "runs" / file.stem / "config.json").read_text())
+            self.assertEqual(strategies[file.name], written["strategy"])
+            self.assertEqual(str(file), written["config"])
+            if file.name == "deepspeed_zero2_offload.json":
+                self.assertIn("x 64 sequences (32 on each rank)", printed)
+                self.assertEqual((64, 4, "linear", 0.01), tuple(written[key] for key in ("batch", "accumulate", "schedule", "weight-decay")))
+
+    def test_a_runs_configuration_is_a_file_for_the_next_one(self):
+        self.train(2, "one", "--lr", "0.004", "--batch", "6", "--strategy", "zero1", "--clip", "0.5", *_FLOAT32)
+        command = [weftrun, "-n", "2", weft_train, "--config", "runs/one/config.json", "--name", "two"]
+        done = subprocess.run(command, cwd=self.root, env=dict(os.environ, OMP_NUM_THREADS="1"), capture_output=True, text=True, timeout=_DEADLINE_S)
+        self.assertEqual(0, done.returncode, done.stdout + done.stderr)
+        self.assertEqual(self.losses("one"), self.losses("two"))
+
+    def test_config_prints_what_the_same_options_train_with(self):
+        (self.root / "ds.json").write_text('{"train_micro_batch_size_per_gpu": 3, "gradient_accumulation_steps": 2, "gradient_clipping": 2}')
+        printed = self.resolved("--config", "ds.json", "--ranks", "4", "--gradient_clipping", "0.25", "--dtype", "fp32")
+        self.assertEqual((24, 2, 3, 0.25, 4), tuple(printed[key] for key in ("batch", "accumulate", "micro-batch", "clip", "ranks")))
+        (self.root / "again.json").write_text(json.dumps(printed))
+        again = self.resolved("--config", "again.json", "--ranks", "4")
+        self.assertEqual({**printed, "config": "again.json"}, again)
+
+    def test_what_a_file_cannot_say_ends_all_ranks_before_training(self):
+        for text, sentence in (('{"zero_optimization": {"stage": "3"}}', 'bad.json: zero_optimization.stage is "3", and takes a whole number; write it without quotes'),
+                               ('{"train_batch_size": 8, "train_micro_batch_size_per_gpu": 3}', "--batch 8 is not --micro-batch 3 x --accumulate 1 x 2 ranks = 6; the nearest that fits is --batch 6 with --accumulate 1"),
+                               ('{"zero_optimisation": {"stage": 3}}', "bad.json: zero_optimisation.stage is unknown; did you mean zero_optimization.stage? See docs/config.md")):
+            (self.root / "bad.json").write_text(text)
+            printed = self.train(2, "run", "--config", "bad.json", code=2)
+            self.assertEqual(1, printed.count("] weft_train: "), printed)
+            self.assertIn(f"weft_train: {sentence}\n", printed)
+            self.assertFalse((self.root / "runs" / "run" / "metrics.jsonl").exists())
+
+    def test_the_page_of_keys_is_fresh(self):
+        done = subprocess.run([weft_train, "config", "--keys"], capture_output=True, text=True, timeout=_DEADLINE_S)
+        self.assertEqual((_ROOT / "docs" / "config.md").read_text(), done.stdout, "weft_train config --keys > docs/config.md")
 
     # ---- the same on all ranks ----
 

@@ -327,6 +327,7 @@ TEST(ResolvedConfig, HasEveryOptionOfTheHelp) {
   ProgramConfig config;
   std::string help;
   ASSERT_FALSE(Parse({"--help"}, config, help));
+  help.resize(help.find("Without a run:"));  // what follows says nothing of a run
   const ResolvedConfig resolved = Resolve({}, 2);
   size_t count = 0;
   for (size_t at = help.find("\n  --"); at != std::string::npos; at = help.find("\n  --", at + 1)) {
