@@ -27,21 +27,6 @@ struct Need {
   uint64_t free_bytes = 0;
 };
 
-// What can be had without taking it from other programs; as much as there can be if the kernel does not say.
-uint64_t FreeBytes() {
-  std::ifstream in("/proc/meminfo");
-  uint64_t kibibytes = 0;
-  bool said = false;
-  for (std::string line; std::getline(in, line);) {
-    unsigned long long value = 0;
-    const bool available = std::sscanf(line.c_str(), "MemAvailable: %llu", &value) == 1;
-    if (!available && std::sscanf(line.c_str(), "SwapFree: %llu", &value) != 1) continue;
-    said |= available;
-    kibibytes += value;
-  }
-  return said ? kibibytes << 10 : UINT64_MAX;
-}
-
 uint64_t ThisMachine() {
   std::ifstream in("/proc/sys/kernel/random/boot_id");
   std::string id;
@@ -91,11 +76,12 @@ std::string DescribePlan(const TrainConfig& t, const RunPlan& plan, size_t ranks
                   t.model.layers, t.model.width, t.model.heads, t.model.seq,
                   FormatCount(double(ParameterCount(ModelUnits(t.model)))));
   out += fmt::format(
-      "plan   {} steps x {} sequences ({}) = {} tokens ({:.2f} epochs), {:.1f} TFLOP, {} products, "
-      "lr {:g}, seed {}\n",
+      "plan   {} steps x {} sequences ({}) = {} tokens{}, {:.1f} TFLOP, {} products, lr {:g}, seed "
+      "{}\n",
       t.steps, t.global_batch, DescribeShares(t, ranks), FormatCount(tokens),
-      tokens / double(train_bytes), tokens * FlopsPerToken(t.model) * 1e-12,
-      t.precision == Precision::kBf16 ? "bf16" : "fp32", t.lr, t.seed);
+      train_bytes == 0 ? "" : fmt::format(" ({:.2f} epochs)", tokens / double(train_bytes)),
+      tokens * FlopsPerToken(t.model) * 1e-12, t.precision == Precision::kBf16 ? "bf16" : "fp32",
+      t.lr, t.seed);
   if (t.warmup > t.steps) {
     out += fmt::format(
         "       the warm-up of {} steps is longer than the run, whose rate ends at {:g}, below "
@@ -115,10 +101,24 @@ std::string DescribeMemory(const RunPlan& run) {
       FormatBytes(run.activation_bytes), FormatBytes(run.Bytes()));
 }
 
+uint64_t FreeMemoryBytes() {
+  std::ifstream in("/proc/meminfo");
+  uint64_t kibibytes = 0;
+  bool said = false;
+  for (std::string line; std::getline(in, line);) {
+    unsigned long long value = 0;
+    const bool available = std::sscanf(line.c_str(), "MemAvailable: %llu", &value) == 1;
+    if (!available && std::sscanf(line.c_str(), "SwapFree: %llu", &value) != 1) continue;
+    said |= available;
+    kibibytes += value;
+  }
+  return said ? kibibytes << 10 : UINT64_MAX;
+}
+
 void CheckMemory(weft_group_t group, const RunPlan& plan) {
   int size = 1;
   Check(weft_group_size(group, &size), "asking for the group's size");
-  const Need own = {ThisMachine(), plan.Bytes(), FreeBytes()};
+  const Need own = {ThisMachine(), plan.Bytes(), FreeMemoryBytes()};
   std::vector<Need> all;
   all.resize(size_t(size));
   Check(weft_all_gather(&own, all.data(), sizeof own, WEFT_UINT8, group, nullptr, nullptr),

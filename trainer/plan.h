@@ -31,12 +31,15 @@ struct RunPlan {
 // Local. Throws BadInput or WeftFailure for what cannot be planned, such as a budget that is too small.
 RunPlan PlanRun(const TrainConfig& config, size_t rank, size_t ranks);
 
-// The lines before step 1 that say what is trained, and how. `train_bytes`: of the text.
+// The lines before step 1 that say what is trained, and how. `train_bytes`: of the text; 0: it is not known, and epochs are not told.
 std::string DescribePlan(const TrainConfig& config, const RunPlan& plan, size_t ranks,
                          size_t train_bytes);
 
 // "11.45 MB of parameters, ..., 2.10 MB of activations: 14.8 MB per rank": the parts of Bytes().
 std::string DescribeMemory(const RunPlan& plan);
+
+// What can be had without taking it from other programs; as much as there can be if the kernel does not say.
+uint64_t FreeMemoryBytes();
 
 // Compares what the ranks of each machine will take together with what is free there. Collective.
 void CheckMemory(weft_group_t group, const RunPlan& plan);

@@ -205,6 +205,7 @@ StepRecord Trainer::TryStep(size_t index) {
   record.loss = parallel_.Sum(loss) / tokens;
   record.comm_exposed_s = double(exposed_ns) * 1e-9 + SecondsSince(before_sum);
   record.seconds = SecondsSince(start);  // if the update is all that is done of the rest
+  const double before_update = record.seconds;
   const weft_shard_update_result_t update =
       parallel_.Update(record.lr, config_.grad_clip, TakeRequests());
   record.grad_norm = update.grad_norm;
@@ -214,6 +215,7 @@ StepRecord Trainer::TryStep(size_t index) {
   if (config_.elastic) updates_ = parallel_.update_count();
   parallel_.EndStep();
   record.seconds = SecondsSince(start);
+  record.update_s = record.seconds - before_update;
   last_ = record;
   // A step whose gradients are not finite was skipped; there may be a few, and weft counts them.
   if (!std::isfinite(record.loss) && update.skipped == 0) {

@@ -1,0 +1,109 @@
+#include "trainer/gemm_rate.h"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <vector>
+
+namespace weft::trainer {
+namespace {
+
+using Steady = std::chrono::steady_clock;
+
+constexpr double kLargestFlops = 2e9;  // of one product, unless it has only kFewestRows
+constexpr size_t kFewestRows = 64;     // fewer are multiplied at a lower rate
+constexpr float kValue = 0.01f;        // of all elements: neither zero nor denormal
+
+enum class Direction { kForward, kBackwardInput, kBackwardWeight };
+
+struct Product {
+  MatmulShape shape;
+  bool w_transposed = false;
+  Direction direction = Direction::kForward;
+  size_t count = 1;  // in a step
+  double seconds = std::numeric_limits<double>::infinity();
+
+  double Flops() const { return 2 * double(shape.m) * double(shape.k) * double(shape.n); }
+};
+
+// As ForwardBlock and ForwardToLogits of model.cc make them.
+std::vector<Product> ProductsOf(const ModelConfig& model, size_t rows) {
+  const size_t c = model.width;
+  const Product forward[] = {{{rows, c, 3 * c}, true, Direction::kForward, model.layers},
+                             {{rows, c, c}, false, Direction::kForward, model.layers},
+                             {{rows, c, 4 * c}, true, Direction::kForward, model.layers},
+                             {{rows, 4 * c, c}, false, Direction::kForward, model.layers},
+                             {{rows, c, model.vocabulary}, true, Direction::kForward, 1}};
+  std::vector<Product> all;
+  for (const Product& product : forward) {
+    for (const Direction direction :
+         {Direction::kForward, Direction::kBackwardInput, Direction::kBackwardWeight}) {
+      all.push_back(product);
+      all.back().direction = direction;
+    }
+  }
+  return all;
+}
+
+size_t RowsFor(const ModelConfig& model, size_t rows) {
+  const double of_a_row =
+      2 * double(model.width) * double(std::max(4 * model.width, model.vocabulary));
+  const size_t most = size_t(std::min(kLargestFlops / of_a_row, double(rows)));
+  return std::min(rows, std::max(most, kFewestRows));
+}
+
+// What the products read and write, as large as the largest of them; all but `dw` is the same for each product, so nothing grows.
+struct Operands {
+  std::vector<float> x, w, y, out, dw;
+
+  Operands(const ModelConfig& model, size_t rows) {
+    const size_t widest = std::max(4 * model.width, model.vocabulary);
+    x.assign(rows * 4 * model.width, kValue);
+    w.assign(model.width * widest, kValue);
+    y.assign(rows * widest, kValue);
+    out.resize(rows * widest);
+    dw.resize(model.width * widest);
+  }
+
+  void Multiply(const Product& p, Matmul<float>& matmul) {
+    switch (p.direction) {
+      case Direction::kForward:
+        return matmul.Forward(x.data(), w.data(), nullptr, out.data(), p.shape, p.w_transposed);
+      case Direction::kBackwardInput:
+        return matmul.BackwardInput(y.data(), w.data(), out.data(), p.shape, p.w_transposed);
+      case Direction::kBackwardWeight:
+        return matmul.BackwardWeight(x.data(), y.data(), dw.data(), p.shape, p.w_transposed);
+    }
+  }
+};
+
+}  // namespace
+
+GemmRate MeasureGemmRate(const ModelConfig& model, size_t rows, Matmul<float>& matmul) {
+  GemmRate rate;
+  rate.rows = RowsFor(model, rows);
+  std::vector<Product> products = ProductsOf(model, rate.rows);
+  Operands operands(model, rate.rows);
+  const auto start = Steady::now();
+  const auto seconds_since = [](Steady::time_point from) {
+    return std::chrono::duration<double>(Steady::now() - from).count();
+  };
+  for (size_t pass = 0; pass < 2 || seconds_since(start) < kGemmSeconds; pass++) {
+    for (Product& product : products) {
+      const auto begin = Steady::now();
+      operands.Multiply(product, matmul);
+      // The first pass makes the primitives.
+      if (pass > 0) product.seconds = std::min(product.seconds, seconds_since(begin));
+    }
+  }
+  double flops = 0, seconds = 0;
+  for (const Product& product : products) {
+    flops += double(product.count) * product.Flops();
+    seconds += double(product.count) * product.seconds;
+    rate.peak = std::max(rate.peak, product.Flops() / product.seconds);
+  }
+  rate.mean = flops / seconds;
+  return rate;
+}
+
+}  // namespace weft::trainer
