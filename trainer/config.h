@@ -96,8 +96,9 @@ struct ProgramConfig {
   Task task = Task::kTrain;
   std::string config_file;
   std::vector<ConfigNote> notes;
-  size_t planned_ranks = 1;     // of a run that is only planned
-  double price_per_hour = 0;    // of a rank's device; 0: not said
+  size_t planned_ranks = 1;              // of a run that is only planned
+  size_t planned_ranks_per_machine = 0;  // 0: all of them
+  double price_per_hour = 0;             // of a rank's device; 0: not said
   bool best_precision = false;  // train.precision is this CPU's best, for the ranks to agree on one
   std::vector<std::string> data = {"auto"};
   Order3Choice order3 = Order3Choice::kAuto;

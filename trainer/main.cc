@@ -15,6 +15,7 @@
 #include "trainer/commit.h"
 #include "trainer/configuration/config_file.h"
 #include "trainer/configuration/keys_page.h"
+#include "trainer/dry_run.h"
 #include "trainer/failure.h"
 #include "trainer/option_table.h"
 #include "trainer/options.h"
@@ -80,6 +81,12 @@ std::string TextOf(const ProgramConfig& config) {
   ProgramConfig planned = config;
   planned.train = WithDefaults(config.train, config.planned_ranks);
   CheckConfig(planned.train, config.planned_ranks);
+  if (config.task == Task::kDryRun) {
+    return DescribeNotes(planned) +
+           DescribeDryRun(planned.train, {.ranks = config.planned_ranks,
+                                          .price_per_hour = config.price_per_hour,
+                                          .ranks_per_machine = config.planned_ranks_per_machine});
+  }
   std::fputs(DescribeNotes(planned).c_str(), stderr);
   return ConfigText(ResolvedOptions(planned), config.planned_ranks);
 }
@@ -98,7 +105,11 @@ int Main(int argc, char** argv) {
   std::string help, bad_options;
   try {
     if (!ParseOptions(argc, argv, config, help)) return PrintText(help);
-    if (config.task != Task::kTrain) return PrintText(TextOf(config));
+    if (config.task != Task::kTrain) {
+      const int printed = PrintText(TextOf(config));
+      const int stop_code = StopCode(PendingRequests());
+      return stop_code != 0 ? stop_code : printed;
+    }
   } catch (const BadInput& error) {
     bad_options = error.what();
   }

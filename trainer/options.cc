@@ -70,6 +70,10 @@ void AddCallOptions(CLI::App& app, ProgramConfig& config, bool& dry, bool& keys)
       ->capture_default_str()
       ->check(CLI::Range(size_t{1}, kRanksMax))
       ->group(group);
+  app.add_option("--ranks-per-machine", config.planned_ranks_per_machine,
+                 "of --dry-run: how many of them share a machine like this one; 0: all")
+      ->check(CLI::Range(size_t{0}, kRanksMax))
+      ->group(group);
   app.add_option("--price-per-hour", config.price_per_hour,
                  "of --dry-run: what a rank's device costs")
       ->group(group);

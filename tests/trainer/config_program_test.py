@@ -140,6 +140,21 @@ class ConfigProgramTest(unittest.TestCase):
             self.assertIn(f"weft_train: {sentence}\n", printed)
             self.assertFalse((self.root / "runs" / "run" / "metrics.jsonl").exists())
 
+    def test_a_dry_run_needs_no_other_rank_and_leaves_nothing(self):
+        def dry(*options, code=0):
+            command = [weft_train, "--dry-run", "--layers", "2", "--width", "32", "--heads", "2", "--seq", "32", *options]
+            done = subprocess.run(command, cwd=self.root, env=dict(os.environ, OMP_NUM_THREADS="1"), capture_output=True, text=True, timeout=_DEADLINE_S)
+            self.assertEqual(code, done.returncode, done.stdout + done.stderr)
+            return done.stdout + done.stderr
+
+        printed = dry("--ranks", "64", "--ranks-per-machine", "8", "--strategy", "full-shard", "--price-per-hour", "2.5")
+        for expected in ("       64 ranks (full-shard), ", "(Chinchilla) would be ", "by 6ND ", "forward and backward", "device-hours (64 ranks x "):
+            self.assertIn(expected, printed)
+        self.assertIn("--ranks: Value 0 not in range", dry("--ranks", "0", code=2))
+        self.assertIn("--price-per-hour is no amount of money", dry("--price-per-hour", "-1", code=2))
+        self.assertIn("--batch 3 is too small for 4 ranks", dry("--ranks", "4", "--batch", "3", code=2))
+        self.assertEqual(["text"], [path.name for path in self.root.iterdir()])
+
     def test_the_page_of_keys_is_fresh(self):
         done = subprocess.run([weft_train, "config", "--keys"], capture_output=True, text=True, timeout=_DEADLINE_S)
         self.assertEqual((_ROOT / "docs" / "config.md").read_text(), done.stdout, "weft_train config --keys > docs/config.md")
