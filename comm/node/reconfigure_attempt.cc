@@ -64,6 +64,8 @@ ReconfigureOutcome ReconfigureAttempt::Agree(const Patience& patience, const Rul
     const bool waits_for_leader = move.voted && move.awaited != state_.rank;
     const int64_t end_ns = Later(patience.deadline_ns, waits_for_leader ? patience.leader_ns : 0);
     const int64_t now_ns = MonotonicNs();
+    // Who leads decides itself whom it has waited for in vain, when it looks again.
+    if (now_ns >= end_ns && move.kind == ReconfigureMove::Kind::kLead) continue;
     if (now_ns >= end_ns) {
       (void)Decide(move.voted ? EndKind::kStuck : EndKind::kTimeout, move.awaited, state_.rank);
       continue;

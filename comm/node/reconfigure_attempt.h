@@ -26,7 +26,7 @@ class ReconfigureAttempt {
  public:
   // From what a rank sees to what it does next.
   using Rule = std::function<ReconfigureMove(const std::vector<ReconfigureVoter>& ranks)>;
-  // Does what a leader has to; false if it must wait for something that is not on the board.
+  // Does what a leader has to; false if it must wait for something that is not on the board. From the deadline on it decides, and says true.
   using Lead = std::function<bool(const std::vector<int>& members)>;
 
   // The attempt after `before`. All outlive the object.

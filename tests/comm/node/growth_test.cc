@@ -1,6 +1,7 @@
 // Groups that take in new processes: any number at any place, in place of ranks that were killed; with newcomers and ranks that die at
 // any moment of it; a thousand times.
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <functional>
 #include <memory>
@@ -29,6 +30,7 @@
 #include "tests/support/case_sample.h"
 #include "tests/support/forked_ranks.h"
 #include "tests/support/leak_check.h"
+#include "tests/support/shared_value.h"
 
 namespace weft::test::growth_test {
 namespace {
@@ -211,15 +213,17 @@ TEST(WorldRanks, AreOfOneProcessEach) {
 
 // The group does not end by it, and takes in who comes later.
 TEST(WithoutNewcomers, TheGroupStays) {
+  const SharedValue<std::atomic<int>> have_waited;
   OnProcesses(2, 1, {}, [&](Process& self) -> std::string {
     if (self.number == 2) {
-      const timespec moment{1, 200'000'000};
-      nanosleep(&moment, nullptr);
+      while (have_waited->load() < 2)
+        usleep(1000);
       if (std::string problem = self.Join(); !problem.empty()) return problem;
       return CheckGrown(self, {3, 2, 2});
     }
-    const absl::Status none = self.Grow({0, 1, kNew}, 300'000'000);
+    const absl::Status none = self.Grow({0, 1, kNew}, 1'000'000'000);
     const std::string said = Text(none);
+    have_waited->fetch_add(1);
     if (ResultOf(none) != WEFT_TIMEOUT) return "not late: " + said;
     if (said.find("0 of 1 processes that were to join had come") == std::string::npos) return said;
     if (const absl::Status met = self.Meet(); !met.ok()) return "it has ended: " + Text(met);
