@@ -14,8 +14,8 @@
 namespace weft::trainer {
 namespace {
 
-constexpr std::array<std::string_view, 4> kEndsOfText = {"<|endoftext|>", "<|end_of_text|>",
-                                                         "<|end▁of▁sentence|>", "</s>"};
+constexpr std::array<std::string_view, 3> kEndsOfText = {"<|endoftext|>", "<|end_of_text|>",
+                                                         "</s>"};
 constexpr size_t kNamedBytes = 40;
 
 // Throws what the sentences have in common.

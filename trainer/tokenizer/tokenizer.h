@@ -2,7 +2,7 @@
 //
 //   std::unique_ptr<Tokenizer> tokenizer = ReadTokenizer("gpt2/");   // or of a BpeTrainer
 //   std::vector<Token> tokens;
-//   tokenizer->Encode("any bytes", &tokens);
+//   tokenizer->Encode("any bytes", &tokens, SpecialText::kAsText);
 //   std::string text;
 //   tokenizer->Decode(tokens, &text);                               // exactly the bytes again
 //
@@ -10,7 +10,8 @@
 //
 //   for (size_t at = 0, end; at < text.size(); at = end) {
 //     end = tokenizer->NextCut(text, std::min(text.size(), at + (1 << 20)));
-//     tokenizer->Encode(text.substr(at, end - at), &tokens);         // and writes `tokens`
+//     tokenizer->Encode(text.substr(at, end - at), &tokens, SpecialText::kAsText);
+//     ... write tokens, clear them ...
 //   }
 //
 // Thread-safety: Encode() keeps what it has found out about frequent pieces, so a Tokenizer encodes
@@ -46,8 +47,7 @@ class Tokenizer {
   virtual std::optional<Token> end_of_text() const = 0;
 
   // Appends the tokens of any bytes. Adds none at the ends.
-  virtual void Encode(std::string_view text, std::vector<Token>* tokens,
-                      SpecialText special = SpecialText::kAsText) = 0;
+  virtual void Encode(std::string_view text, std::vector<Token>* tokens, SpecialText special) = 0;
 
   // The first place at or after `from` where a cut changes no token: Encode() of the two parts
   // gives what it gives for the whole. text.size() if there is none before.

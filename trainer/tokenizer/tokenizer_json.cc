@@ -1,5 +1,6 @@
 #include "trainer/tokenizer/tokenizer_json.h"
 
+#include <optional>
 #include <string>
 #include <utility>
 

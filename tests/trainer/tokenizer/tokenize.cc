@@ -90,7 +90,7 @@ void Time(const std::vector<std::string>& arguments) {
   while (std::getchar() == '\n') {
     tokens.clear();
     const double begin = SecondsNow();
-    tokenizer->Encode(text, &tokens);
+    tokenizer->Encode(text, &tokens, SpecialText::kAsText);
     fmt::print("{:.6f} {}\n", SecondsNow() - begin, tokens.size());
     std::fflush(stdout);
   }

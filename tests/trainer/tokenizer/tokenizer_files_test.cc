@@ -142,6 +142,10 @@ TEST_F(TokenizerFiles, MergesMayBeLinesAndCarriageReturnsAreNoneOfThem) {
   EXPECT_EQ("", RefusalOf([](Json& json) {
               for (Json& merge : json["model"]["merges"])
                 merge = merge[0].get<std::string>() + " " + merge[1].get<std::string>();
+              // As the files of the package's old versions are.
+              json["model"].erase("type");
+              json["model"]["end_of_word_suffix"] = "";
+              json["pre_tokenizer"].erase("use_regex");
             }));
   EXPECT_EQ(Encoded(folder_ / "tokenizer.json"), tokens);
   std::string lines;
