@@ -75,8 +75,10 @@ class Examples(unittest.TestCase):
         return done.stdout
 
     def test_folder_is_installed(self):
-        self.assertEqual(sorted(path.name for path in _EXAMPLES.iterdir() if path.is_file()),
-                         sorted(path.name for path in self.installed.iterdir()))
+        def names(folder):
+            return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+        self.assertEqual(names(_EXAMPLES), names(self.installed))
 
     def test_all_build_by_cmake(self):
         copy = self.folder / "copy"

@@ -323,6 +323,7 @@ TEST_P(ReplacedRanks, LeaveTheBitsOfThoseWhoGoOnFromTheSameWeights) {
   config_ = {};
   ASSERT_TRUE(
       ParseOptions(int(arguments.size()), const_cast<char**>(arguments.data()), config_, help));
+  config_.train = WithDefaults(config_.train, kRanks);
   ASSERT_EQ(TrainUnderWeftrun(options), "") << ReadAll(output());
   const std::vector<Turn> turns = TurnsIn(output());
   ASSERT_EQ(turns.size(), 2 * GetParam().size()) << ReadAll(output());

@@ -152,8 +152,8 @@ class RunFolderTest(unittest.TestCase):
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=_DEADLINE_S)
         self.assertEqual((2, 0.001, _LONG, "fp32", "ddp"), tuple(config[key] for key in ("ranks", "lr", "steps", "dtype", "strategy")))
-        options = set(re.findall(r"--([a-z0-9-]+)", subprocess.run([weft_train, "--help"], capture_output=True, text=True, check=True,
-                                                                  timeout=_DEADLINE_S).stdout)) - {"help", "version"}
+        printed = subprocess.run([weft_train, "--help"], capture_output=True, text=True, check=True, timeout=_DEADLINE_S).stdout
+        options = set(re.findall(r"--([a-z0-9-]+)", printed.partition("Without a run:")[0])) - {"help", "version", "dry-run"}
         self.assertEqual(set(), {option for option in options if option not in config and f"no-{option}" not in options})
         self.assertRegex(config["version"], r"^\d+\.\d+\.\d+$")
         self.assertRegex(config.get("commit", "0" * 12), r"^[0-9a-f]{12,40}(-dirty)?$")
