@@ -130,7 +130,7 @@ class Values {
   std::vector<ResolvedOption> Take() { return std::move(options_); }
 
  private:
-  void Add(const Row& row, std::string value, bool quoted, const std::string& shown = "") {
+  void Add(const Row& row, const std::string& value, bool quoted, const std::string& shown = "") {
     options_.push_back({.key = row.key,
                         .value = value,
                         .scope = row.scope,

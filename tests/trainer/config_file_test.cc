@@ -215,7 +215,7 @@ TEST_F(ConfigFileTest, WhatCannotBeIsOneSentence) {
   const struct {
     const char* text;
     const char* sentence;
-  } kCases[] = {
+  } cases[] = {
       {R"({"zero_optimization": {"stage": "3"}})",
        "zero_optimization.stage is \"3\", and takes a whole number; write it without quotes"},
       {R"({"zero_optimization": {"stage": 4}})",
@@ -246,7 +246,7 @@ TEST_F(ConfigFileTest, WhatCannotBeIsOneSentence) {
       {"- a\n- b\n", "the file is no object of names and values"},
   };
 
-  for (const auto& one : kCases)
+  for (const auto& one : cases)
     EXPECT_THAT(Complaint(one.text), HasSubstr(one.sentence)) << one.text;
   EXPECT_THAT(Complaint("{}", {"--zero_optimization.stagee", "3"}),
               HasSubstr("--zero_optimization.stagee is unknown; did you mean "

@@ -8,14 +8,14 @@ namespace {
 using Role = ConfigKey::Role;
 
 KeyEffect ReadMixed(const ConfigValue& value, const ConfigDocument& document) {
-  static const WordEffect kWords[] = {
+  static const WordEffect words[] = {
       {"no", {{"--dtype=fp32"}}},
       {"bf16", {{"--dtype=bf16"}}},
       {"fp16",
        {{}, "products are in fp32 or bf16 here (--dtype), whose gradients need no scale", false}},
       {"fp8", {{}, "products are in fp32 or bf16 here (--dtype)", false}},
   };
-  return ByWord("mixed_precision", value, document, kWords);
+  return ByWord("mixed_precision", value, document, words);
 }
 
 KeyEffect ReadUseCpu(const ConfigValue& value, const ConfigDocument&) {
@@ -25,15 +25,15 @@ KeyEffect ReadUseCpu(const ConfigValue& value, const ConfigDocument&) {
 
 KeyEffect ReadSharding(const ConfigValue& value, const ConfigDocument& document) {
   // By name, or by the number of torch's enumeration.
-  static const WordEffect kWords[] = {{"FULL_SHARD", {{"--strategy=full-shard"}}},
-                                      {"SHARD_GRAD_OP", {{"--strategy=shard-grad-op"}}},
-                                      {"NO_SHARD", {{"--strategy=ddp"}}},
-                                      {"HYBRID_SHARD", {{"--strategy=hybrid"}}},
-                                      {"1", {{"--strategy=full-shard"}}},
-                                      {"2", {{"--strategy=shard-grad-op"}}},
-                                      {"3", {{"--strategy=ddp"}}},
-                                      {"4", {{"--strategy=hybrid"}}}};
-  return ByWord("fsdp_config.fsdp_sharding_strategy", value, document, kWords);
+  static const WordEffect words[] = {{"FULL_SHARD", {{"--strategy=full-shard"}}},
+                                     {"SHARD_GRAD_OP", {{"--strategy=shard-grad-op"}}},
+                                     {"NO_SHARD", {{"--strategy=ddp"}}},
+                                     {"HYBRID_SHARD", {{"--strategy=hybrid"}}},
+                                     {"1", {{"--strategy=full-shard"}}},
+                                     {"2", {{"--strategy=shard-grad-op"}}},
+                                     {"3", {{"--strategy=ddp"}}},
+                                     {"4", {{"--strategy=hybrid"}}}};
+  return ByWord("fsdp_config.fsdp_sharding_strategy", value, document, words);
 }
 
 KeyEffect ReadReshard(const ConfigValue& value, const ConfigDocument& document) {
@@ -44,27 +44,27 @@ KeyEffect ReadReshard(const ConfigValue& value, const ConfigDocument& document) 
 }
 
 KeyEffect ReadPrefetch(const ConfigValue& value, const ConfigDocument& document) {
-  static const WordEffect kWords[] = {{"BACKWARD_PRE", {{"--prefetch=1"}}},
-                                      {"BACKWARD_POST", {{"--prefetch=0"}}},
-                                      {"NO_PREFETCH", {{"--prefetch=0"}}}};
-  return ByWord("fsdp_config.fsdp_backward_prefetch", value, document, kWords);
+  static const WordEffect words[] = {{"BACKWARD_PRE", {{"--prefetch=1"}}},
+                                     {"BACKWARD_POST", {{"--prefetch=0"}}},
+                                     {"NO_PREFETCH", {{"--prefetch=0"}}}};
+  return ByWord("fsdp_config.fsdp_backward_prefetch", value, document, words);
 }
 
 KeyEffect ReadAccelerateStage(const ConfigValue& value, const ConfigDocument& document) {
-  static const WordEffect kWords[] = {{"0", {{"--strategy=ddp"}}},
-                                      {"1", {{"--strategy=zero1"}}},
-                                      {"2", {{"--strategy=zero2"}}},
-                                      {"3", {{"--strategy=full-shard"}}}};
-  return ByWord("deepspeed_config.zero_stage", value, document, kWords);
+  static const WordEffect words[] = {{"0", {{"--strategy=ddp"}}},
+                                     {"1", {{"--strategy=zero1"}}},
+                                     {"2", {{"--strategy=zero2"}}},
+                                     {"3", {{"--strategy=full-shard"}}}};
+  return ByWord("deepspeed_config.zero_stage", value, document, words);
 }
 
 KeyEffect ReadOffload(const ConfigValue& value, const ConfigDocument& document) {
-  static const WordEffect kWords[] = {
+  static const WordEffect words[] = {
       {"none", {}},
       {"cpu", {{}, "this device is the processor, in whose memory it is already", false}},
       {"nvme", {{}, "Accelerate's file has no folder for it; give --offload", false}},
   };
-  return ByWord("deepspeed_config.offload_*_device", value, document, kWords);
+  return ByWord("deepspeed_config.offload_*_device", value, document, words);
 }
 
 constexpr const char* kLauncher = "weftrun starts the ranks, and says where";

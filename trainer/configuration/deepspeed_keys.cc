@@ -15,12 +15,12 @@ std::string TextAt(const ConfigDocument& document, const char* key) {
 }
 
 KeyEffect ReadOptimizer(const ConfigValue& value, const ConfigDocument& document) {
-  static const WordEffect kWords[] = {
+  static const WordEffect words[] = {
       {"AdamW", {{"--optimizer=adamw"}}},
       {"Adam", {{"--optimizer=adamw"}, "decoupled decay, as DeepSpeed's Adam has by itself"}},
       {"Muon", {{"--optimizer=muon"}}},
   };
-  return ByWord("optimizer.type", value, document, kWords);
+  return ByWord("optimizer.type", value, document, words);
 }
 
 KeyEffect ReadBetas(const ConfigValue& value, const ConfigDocument& document) {
@@ -50,9 +50,9 @@ KeyEffect ReadScheduler(const ConfigValue& value, const ConfigDocument& document
 }
 
 KeyEffect ReadWarmupType(const ConfigValue& value, const ConfigDocument& document) {
-  static const WordEffect kWords[] = {{"log", {{"--warmup-shape=log"}}},
-                                      {"linear", {{"--warmup-shape=linear"}}}};
-  return ByWord("scheduler.params.warmup_type", value, document, kWords);
+  static const WordEffect words[] = {{"log", {{"--warmup-shape=log"}}},
+                                     {"linear", {{"--warmup-shape=linear"}}}};
+  return ByWord("scheduler.params.warmup_type", value, document, words);
 }
 
 // Where warm-up begins, and WarmupDecayLR ends: as a part of the peak.
@@ -87,11 +87,11 @@ KeyEffect ReadFp16(const ConfigValue& value, const ConfigDocument&) {
 }
 
 KeyEffect ReadReduceType(const ConfigValue& value, const ConfigDocument& document) {
-  static const WordEffect kWords[] = {{"fp32", {{"--reduce-dtype=fp32"}}},
-                                      {"bf16", {{"--reduce-dtype=bf16"}}},
-                                      {"bfp16", {{"--reduce-dtype=bf16"}}},
-                                      {"fp16", {{"--reduce-dtype=fp16"}}}};
-  return ByWord("communication_data_type", value, document, kWords);
+  static const WordEffect words[] = {{"fp32", {{"--reduce-dtype=fp32"}}},
+                                     {"bf16", {{"--reduce-dtype=bf16"}}},
+                                     {"bfp16", {{"--reduce-dtype=bf16"}}},
+                                     {"fp16", {{"--reduce-dtype=fp16"}}}};
+  return ByWord("communication_data_type", value, document, words);
 }
 
 constexpr const char* kAlwaysAverage =

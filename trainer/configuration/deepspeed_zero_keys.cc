@@ -12,11 +12,11 @@ using Role = ConfigKey::Role;
 constexpr uint64_t kElementBytes = 4;  // gradients and main weights are fp32
 
 KeyEffect ReadZeroStage(const ConfigValue& value, const ConfigDocument& document) {
-  static const WordEffect kWords[] = {{"0", {{"--strategy=ddp"}}},
-                                      {"1", {{"--strategy=zero1"}}},
-                                      {"2", {{"--strategy=zero2"}}},
-                                      {"3", {{"--strategy=full-shard"}}}};
-  return ByWord("zero_optimization.stage", value, document, kWords);
+  static const WordEffect words[] = {{"0", {{"--strategy=ddp"}}},
+                                     {"1", {{"--strategy=zero1"}}},
+                                     {"2", {{"--strategy=zero2"}}},
+                                     {"3", {{"--strategy=full-shard"}}}};
+  return ByWord("zero_optimization.stage", value, document, words);
 }
 
 // DeepSpeed takes a processor's memory for the place that is not the device's. Here it is the device's.

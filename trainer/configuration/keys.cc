@@ -54,7 +54,7 @@ bool Fits(Takes takes, const ConfigValue& value) {
 [[noreturn]] void Refuse(const ConfigKey& key, const ConfigValue& value,
                          const ConfigDocument& document) {
   const bool quoted = value.kind == Kind::kText && Fits(key.takes, ParseConfigValue(value.text)) &&
-                      value.text != "";
+                      !value.text.empty();
   throw BadInput(fmt::format("{}: {} is {}, and takes {}; {}", document.file, key.name,
                              value.Shown(), NameOf(key.takes),
                              quoted ? "write it without quotes" : "give it one"));
