@@ -243,7 +243,9 @@ constexpr Ops<T> MakeOps() {
           ColumnSum<T>,
           CrossEntropy<T>,
           SmallMatmul<T>,
-          ToBf16<T>};
+          ToBf16<T>,
+          ToFp16<T>,
+          Widen<T>};
 }
 
 }  // namespace

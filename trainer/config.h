@@ -9,7 +9,7 @@
 
 #include "trainer/batch.h"
 #include "trainer/matmul.h"
-#include "trainer/model.h"
+#include "trainer/model_units.h"
 #include "trainer/schedule.h"
 #include "trainer/strategy.h"
 
@@ -46,6 +46,8 @@ struct TrainConfig {
   double grad_clip = 1.0;  // largest norm; 0: none
   uint64_t seed = 1;
   Precision precision = Precision::kFp32;
+  // Of the weights that the model reads. With 16 bits gradients are float32 all the same, and the optimizer updates a float32 copy.
+  NumberType param_type = NumberType::kFloat32;
   // ADAMW; MUON: for the matrices of the blocks, AdamW for the rest.
   weft_optimizer_kind_t optimizer = WEFT_OPTIMIZER_ADAMW;
   weft_shard_preset_t strategy = WEFT_SHARD_NO_SHARD;

@@ -26,14 +26,14 @@ struct Product {
   double Flops() const { return 2 * double(shape.m) * double(shape.k) * double(shape.n); }
 };
 
-// As ForwardBlock and ForwardToLogits of model.cc make them.
+// As gpt_block.cc and model.cc make them.
 std::vector<Product> ProductsOf(const ModelConfig& model, size_t rows) {
   const size_t c = model.width;
   const Product forward[] = {{{rows, c, 3 * c}, true, Direction::kForward, model.layers},
                              {{rows, c, c}, false, Direction::kForward, model.layers},
                              {{rows, c, 4 * c}, true, Direction::kForward, model.layers},
                              {{rows, 4 * c, c}, false, Direction::kForward, model.layers},
-                             {{rows, c, model.vocabulary}, true, Direction::kForward, 1}};
+                             {{rows, c, model.padded_vocabulary()}, true, Direction::kForward, 1}};
   std::vector<Product> all;
   for (const Product& product : forward) {
     for (const Direction direction :
@@ -47,7 +47,7 @@ std::vector<Product> ProductsOf(const ModelConfig& model, size_t rows) {
 
 size_t RowsFor(const ModelConfig& model, size_t rows) {
   const double of_a_row =
-      2 * double(model.width) * double(std::max(4 * model.width, model.vocabulary));
+      2 * double(model.width) * double(std::max(4 * model.width, model.padded_vocabulary()));
   const size_t most = size_t(std::min(kLargestFlops / of_a_row, double(rows)));
   return std::min(rows, std::max(most, kFewestRows));
 }
@@ -57,7 +57,7 @@ struct Operands {
   std::vector<float> x, w, y, out, dw;
 
   Operands(const ModelConfig& model, size_t rows) {
-    const size_t widest = std::max(4 * model.width, model.vocabulary);
+    const size_t widest = std::max(4 * model.width, model.padded_vocabulary());
     x.assign(rows * 4 * model.width, kValue);
     w.assign(model.width * widest, kValue);
     y.assign(rows * widest, kValue);
@@ -68,9 +68,11 @@ struct Operands {
   void Multiply(const Product& p, Matmul<float>& matmul) {
     switch (p.direction) {
       case Direction::kForward:
-        return matmul.Forward(x.data(), w.data(), nullptr, out.data(), p.shape, p.w_transposed);
+        return matmul.Forward(x.data(), NumbersOf(w.data()), nullptr, out.data(), p.shape,
+                              p.w_transposed);
       case Direction::kBackwardInput:
-        return matmul.BackwardInput(y.data(), w.data(), out.data(), p.shape, p.w_transposed);
+        return matmul.BackwardInput(y.data(), NumbersOf(w.data()), out.data(), p.shape,
+                                    p.w_transposed);
       case Direction::kBackwardWeight:
         return matmul.BackwardWeight(x.data(), y.data(), dw.data(), p.shape, p.w_transposed);
     }

@@ -14,7 +14,7 @@
 #include <cstddef>
 
 #include "trainer/matmul.h"
-#include "trainer/model.h"
+#include "trainer/model_units.h"
 
 namespace weft::trainer {
 

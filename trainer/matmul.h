@@ -6,7 +6,8 @@
 //   matmul->BackwardWeight(x, dy, dw, {m, k, n});    // dw += x^T dy
 //
 // float runs on oneDNN, with one primitive per shape made on first use; double, and every build with
-// sanitizers, on a plain loop. kBf16 rounds both inputs to bfloat16 and adds in float32.
+// sanitizers, on a plain loop. kBf16 rounds both inputs to bfloat16 and adds in float32. Weights may have
+// 16 bits: they are multiplied where they lie if the product rounds to their type, else widened first, which is exact.
 //
 // Thread-safety: an object belongs to the thread that made it.
 #ifndef WEFT_TRAINER_MATMUL_H_
@@ -14,6 +15,8 @@
 
 #include <cstddef>
 #include <memory>
+
+#include "trainer/number_type.h"
 
 namespace weft::trainer {
 
@@ -30,9 +33,9 @@ class Matmul {
  public:
   virtual ~Matmul() = default;
   // bias may be null. With `w_transposed`, w is stored [n, k].
-  virtual void Forward(const T* x, const T* w, const T* bias, T* y, MatmulShape shape,
+  virtual void Forward(const T* x, Numbers w, const T* bias, T* y, MatmulShape shape,
                        bool w_transposed = false) = 0;
-  virtual void BackwardInput(const T* dy, const T* w, T* dx, MatmulShape shape,
+  virtual void BackwardInput(const T* dy, Numbers w, T* dx, MatmulShape shape,
                              bool w_transposed = false) = 0;
   virtual void BackwardWeight(const T* x, const T* dy, T* dw, MatmulShape shape,
                               bool w_transposed = false) = 0;

@@ -64,12 +64,12 @@ class DnnlMatmul : public Matmul<float> {
   explicit DnnlMatmul(Precision precision)
       : inputs_(precision == Precision::kBf16 ? Type::bf16 : Type::f32) {}
 
-  void Forward(const float* x, const float* w, const float* bias, float* y, MatmulShape s,
+  void Forward(const float* x, Numbers w, const float* bias, float* y, MatmulShape s,
                bool w_transposed) override {
     Run({s.m, s.k, s.n, false, w_transposed, bias != nullptr, false}, x, w, bias, y);
   }
 
-  void BackwardInput(const float* dy, const float* w, float* dx, MatmulShape s,
+  void BackwardInput(const float* dy, Numbers w, float* dx, MatmulShape s,
                      bool w_transposed) override {
     Run({s.m, s.n, s.k, false, !w_transposed, false, false}, dy, w, nullptr, dx);
   }
@@ -77,13 +77,19 @@ class DnnlMatmul : public Matmul<float> {
   void BackwardWeight(const float* x, const float* dy, float* dw, MatmulShape s,
                       bool w_transposed) override {
     if (w_transposed) {
-      Run({s.n, s.m, s.k, true, false, false, true}, dy, x, nullptr, dw);
+      Run({s.n, s.m, s.k, true, false, false, true}, dy, NumbersOf(x), nullptr, dw);
     } else {
-      Run({s.k, s.m, s.n, true, false, false, true}, x, dy, nullptr, dw);
+      Run({s.k, s.m, s.n, true, false, false, true}, x, NumbersOf(dy), nullptr, dw);
     }
   }
 
  private:
+  // A copy of an operand in the type that is multiplied.
+  struct Converted {
+    std::vector<uint16_t> half;
+    std::vector<float> whole;
+  };
+
   struct Entry {
     dnnl::matmul primitive;
     memory a, b, c, bias, scratchpad;
@@ -111,12 +117,12 @@ class DnnlMatmul : public Matmul<float> {
     return entries_.emplace(p, std::move(e)).first->second;
   }
 
-  void Run(const Product& p, const float* a, const float* b, const float* bias, float* c) {
+  void Run(const Product& p, const float* a, Numbers b, const float* bias, float* c) {
     Entry& e = EntryFor(p);
     const size_t stride = StrideOf(p);
-    e.a.set_data_handle(stride == p.m ? Input(a, p.m * p.k, a_half_)
-                                      : Input(Spread(a, p, stride), stride * p.k, a_half_));
-    e.b.set_data_handle(Input(b, p.k * p.n, b_half_));
+    const float* const left = stride == p.m ? a : Spread(a, p, stride);
+    e.a.set_data_handle(Input(NumbersOf(left), stride * p.k, a_converted_));
+    e.b.set_data_handle(Input(b, p.k * p.n, b_converted_));
     e.c.set_data_handle(c);
     if (p.bias) e.bias.set_data_handle(const_cast<float*>(bias));
     e.primitive.execute(stream_, e.arguments);
@@ -130,18 +136,28 @@ class DnnlMatmul : public Matmul<float> {
     return spread_.data();
   }
 
-  void* Input(const float* x, size_t count, std::vector<uint16_t>& half) {
-    if (inputs_ == Type::f32) return const_cast<float*>(x);
-    if (half.size() < count) half.resize(count);
-    GetOps<float>().to_bf16(x, half.data(), count);
-    return half.data();
+  // The numbers in the type that is multiplied, where they lie if they have it.
+  void* Input(Numbers x, size_t count, Converted& converted) {
+    if (inputs_ == Type::f32) return const_cast<float*>(Whole(x, count, converted));
+    if (x.type == NumberType::kBf16) return const_cast<void*>(x.data);
+    const float* const whole = Whole(x, count, converted);
+    if (converted.half.size() < count) converted.half.resize(count);
+    GetOps<float>().to_bf16(whole, converted.half.data(), count);
+    return converted.half.data();
+  }
+
+  static const float* Whole(Numbers x, size_t count, Converted& converted) {
+    if (x.type == NumberType::kFloat32) return static_cast<const float*>(x.data);
+    if (converted.whole.size() < count) converted.whole.resize(count);
+    GetOps<float>().widen(x, converted.whole.data(), count);
+    return converted.whole.data();
   }
 
   Type inputs_;
   dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream_{engine_};
   std::map<Product, Entry> entries_;
-  std::vector<uint16_t> a_half_, b_half_;
+  Converted a_converted_, b_converted_;
   std::vector<float> spread_;
 };
 

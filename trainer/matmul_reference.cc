@@ -22,8 +22,9 @@ class ReferenceMatmul : public Matmul<T> {
  public:
   explicit ReferenceMatmul(Precision precision) : precision_(precision) {}
 
-  void Forward(const T* x, const T* w, const T* bias, T* y, MatmulShape s,
+  void Forward(const T* x, Numbers weights, const T* bias, T* y, MatmulShape s,
                bool w_transposed) override {
+    const T* const w = Whole(weights, s);
     for (size_t i = 0; i < s.m; i++) {
       for (size_t j = 0; j < s.n; j++)
         y[i * s.n + j] = bias == nullptr ? T(0) : bias[j];
@@ -32,7 +33,9 @@ class ReferenceMatmul : public Matmul<T> {
     Product({x, s.k, 1}, weight, y, s.m, s.k, s.n);
   }
 
-  void BackwardInput(const T* dy, const T* w, T* dx, MatmulShape s, bool w_transposed) override {
+  void BackwardInput(const T* dy, Numbers weights, T* dx, MatmulShape s,
+                     bool w_transposed) override {
+    const T* const w = Whole(weights, s);
     for (size_t i = 0; i < s.m * s.k; i++)
       dx[i] = 0;
     const View<T> weight = w_transposed ? View<T>{w, s.k, 1} : View<T>{w, 1, s.n};
@@ -48,6 +51,13 @@ class ReferenceMatmul : public Matmul<T> {
   }
 
  private:
+  const T* Whole(Numbers weights, MatmulShape s) {
+    if (weights.type == kNumberTypeOf<T>) return static_cast<const T*>(weights.data);
+    whole_.resize(s.k * s.n);
+    GetOps<T>().widen(weights, whole_.data(), whole_.size());
+    return whole_.data();
+  }
+
   // Dense copy of an operand, rounded to bfloat16 where that is asked for.
   std::vector<T> Packed(View<T> from, size_t rows, size_t columns) const {
     std::vector<T> to(rows * columns);
@@ -82,6 +92,7 @@ class ReferenceMatmul : public Matmul<T> {
   }
 
   Precision precision_;
+  std::vector<T> whole_;
 };
 
 }  // namespace

@@ -15,6 +15,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "trainer/number_type.h"
+#include "trainer/tokenizer/token.h"
+
 namespace weft::trainer {
 
 // Sizes of one attention call. qkv is [batch, seq, heads, 3, head_dim].
@@ -29,11 +32,11 @@ template <typename T>
 struct Ops {
   // y[i] = exp(x[i]), about 1e-7 (1e-15) relative.
   void (*exp)(const T* x, T* y, size_t count);
-  // out[b, t] = wte[tokens[b, t]] + wpe[t]
-  void (*embed)(const uint8_t* tokens, const T* wte, const T* wpe, T* out, size_t batch, size_t seq,
+  // out[b, t] = wte[tokens[b, t]] + wpe[t]; both tables have the same type.
+  void (*embed)(const Token* tokens, Numbers wte, Numbers wpe, T* out, size_t batch, size_t seq,
                 size_t width);
   // dwte += , dwpe +=
-  void (*embed_backward)(const uint8_t* tokens, const T* dout, T* dwte, T* dwpe, size_t batch,
+  void (*embed_backward)(const Token* tokens, const T* dout, T* dwte, T* dwpe, size_t batch,
                          size_t seq, size_t width);
   // Saves mean and 1/sigma of each row for the way back.
   void (*layer_norm)(const T* x, const T* gamma, const T* beta, T* out, T* mean, T* rstd,
@@ -56,14 +59,18 @@ struct Ops {
   // sums[j] += sum over i of x[i, j]
   void (*column_sum)(const T* x, T* sums, size_t rows, size_t columns);
   // Returns the sum over rows of -log softmax(logits)[target]. With grad_scale != 0 the logits are
-  // replaced by grad_scale * (softmax - onehot).
-  double (*cross_entropy)(T* logits, const uint8_t* targets, double grad_scale, size_t rows,
-                          size_t columns);
+  // replaced by grad_scale * (softmax - onehot). Rows begin `stride` numbers apart; what stands from
+  // `columns` on takes no part, and becomes 0 in a gradient.
+  double (*cross_entropy)(T* logits, const Token* targets, double grad_scale, size_t rows,
+                          size_t columns, size_t stride);
   // c[m, n] (+)= a[m, k] b[k, n], where a[i, p] stands at a[i * a_row + p * a_column].
   void (*small_matmul)(size_t m, size_t n, size_t k, const T* a, size_t a_row, size_t a_column,
                        const T* b, size_t ldb, T* c, size_t ldc, bool accumulate);
-  // Rounds to bfloat16, nearest even; NaN stays NaN.
+  // Rounds to 16 bits, nearest even; NaN stays NaN, and what is too large becomes infinite.
   void (*to_bf16)(const T* x, uint16_t* y, size_t count);
+  void (*to_fp16)(const T* x, uint16_t* y, size_t count);
+  // From 16 bits or T's own type; exact.
+  void (*widen)(Numbers x, T* y, size_t count);
 };
 
 enum class Isa { kScalar, kAvx2, kAvx512 };

@@ -20,19 +20,99 @@ void Add(const T* a, const T* b, T* out, size_t count) {
       count, [&](size_t i, auto load, auto store) { store(out + i, load(a + i) + load(b + i)); });
 }
 
+struct Bf16 {
+  uint16_t bits;
+};
+
+struct Fp16 {
+  uint16_t bits;
+};
+
+inline float FloatOfBits(uint32_t bits) {
+  float f;
+  __builtin_memcpy(&f, &bits, sizeof f);
+  return f;
+}
+
+inline uint32_t BitsOf(float f) {
+  uint32_t bits;
+  __builtin_memcpy(&bits, &f, sizeof bits);
+  return bits;
+}
+
+inline float Wide(float x) {
+  return x;
+}
+
+inline double Wide(double x) {
+  return x;
+}
+
+inline float Wide(Bf16 x) {
+  return FloatOfBits(uint32_t(x.bits) << 16);
+}
+
+// The exponents of the two types differ by 112, which a product makes up for, denormals included.
+inline float Wide(Fp16 x) {
+  const uint32_t magnitude = x.bits & 0x7fffu;
+  const uint32_t finite = BitsOf(FloatOfBits(magnitude << 13) * 0x1p112f);
+  const uint32_t special = magnitude >= 0x7c00u ? 0x7f800000u : 0u;
+  return FloatOfBits(finite | special | (uint32_t(x.bits & 0x8000u) << 16));
+}
+
+template <typename T, typename From>
+void WidenFrom(const void* x, T* y, size_t count) {
+  const From* from = static_cast<const From*>(x);
+  for (size_t i = 0; i < count; i++)
+    y[i] = T(Wide(from[i]));
+}
+
 template <typename T>
-void Embed(const uint8_t* tokens, const T* wte, const T* wpe, T* out, size_t batch, size_t seq,
-           size_t width) {
+void Widen(Numbers x, T* y, size_t count) {
+  switch (x.type) {
+    case NumberType::kFloat32:
+      return WidenFrom<T, float>(x.data, y, count);
+    case NumberType::kFloat64:
+      return WidenFrom<T, double>(x.data, y, count);
+    case NumberType::kBf16:
+      return WidenFrom<T, Bf16>(x.data, y, count);
+    case NumberType::kFp16:
+      return WidenFrom<T, Fp16>(x.data, y, count);
+  }
+}
+
+template <typename T, typename From>
+void EmbedFrom(const Token* tokens, const void* wte, const void* wpe, T* out, size_t batch,
+               size_t seq, size_t width) {
   for (size_t row = 0; row < batch * seq; row++) {
-    Add(wte + tokens[row] * width, wpe + (row % seq) * width, out + row * width, width);
+    const From* token = static_cast<const From*>(wte) + size_t(tokens[row]) * width;
+    const From* position = static_cast<const From*>(wpe) + (row % seq) * width;
+    T* to = out + row * width;
+    for (size_t i = 0; i < width; i++)
+      to[i] = T(Wide(token[i])) + T(Wide(position[i]));
   }
 }
 
 template <typename T>
-void EmbedBackward(const uint8_t* tokens, const T* dout, T* dwte, T* dwpe, size_t batch, size_t seq,
+void Embed(const Token* tokens, Numbers wte, Numbers wpe, T* out, size_t batch, size_t seq,
+           size_t width) {
+  switch (wte.type) {
+    case NumberType::kFloat32:
+      return EmbedFrom<T, float>(tokens, wte.data, wpe.data, out, batch, seq, width);
+    case NumberType::kFloat64:
+      return EmbedFrom<T, double>(tokens, wte.data, wpe.data, out, batch, seq, width);
+    case NumberType::kBf16:
+      return EmbedFrom<T, Bf16>(tokens, wte.data, wpe.data, out, batch, seq, width);
+    case NumberType::kFp16:
+      return EmbedFrom<T, Fp16>(tokens, wte.data, wpe.data, out, batch, seq, width);
+  }
+}
+
+template <typename T>
+void EmbedBackward(const Token* tokens, const T* dout, T* dwte, T* dwpe, size_t batch, size_t seq,
                    size_t width) {
   for (size_t row = 0; row < batch * seq; row++) {
-    T* token = dwte + tokens[row] * width;
+    T* token = dwte + size_t(tokens[row]) * width;
     T* position = dwpe + (row % seq) * width;
     Add(token, dout + row * width, token, width);
     Add(position, dout + row * width, position, width);
@@ -176,11 +256,11 @@ inline T ExpSum(const T* x, T* y, T scale, T shift, size_t count) {
 }
 
 template <typename T>
-double CrossEntropy(T* logits, const uint8_t* targets, double grad_scale, size_t rows,
-                    size_t columns) {
+double CrossEntropy(T* logits, const Token* targets, double grad_scale, size_t rows, size_t columns,
+                    size_t stride) {
   double loss = 0;
   for (size_t row = 0; row < rows; row++) {
-    T* x = logits + row * columns;
+    T* x = logits + row * stride;
     const T top = RowMax(x, columns);
     const double target = double(x[targets[row]]) - double(top);
     const T sum = ExpSum(x, x, T(1), top, columns);
@@ -190,6 +270,8 @@ double CrossEntropy(T* logits, const uint8_t* targets, double grad_scale, size_t
     ForVectors<T>(columns,
                   [&](size_t i, auto load, auto store) { store(x + i, load(x + i) * factor); });
     x[targets[row]] -= T(grad_scale);
+    for (size_t i = columns; i < stride; i++)
+      x[i] = 0;
   }
   return loss;
 }
@@ -197,12 +279,27 @@ double CrossEntropy(T* logits, const uint8_t* targets, double grad_scale, size_t
 template <typename T>
 void ToBf16(const T* x, uint16_t* y, size_t count) {
   for (size_t i = 0; i < count; i++) {
-    const float f = float(x[i]);
-    uint32_t bits;
-    __builtin_memcpy(&bits, &f, sizeof bits);
+    const uint32_t bits = BitsOf(float(x[i]));
     const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
     const uint32_t nan = (bits >> 16) | 0x40u;
     y[i] = uint16_t((bits & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
+  }
+}
+
+template <typename T>
+void ToFp16(const T* x, uint16_t* y, size_t count) {
+  for (size_t i = 0; i < count; i++) {
+    const uint32_t bits = BitsOf(float(x[i]));
+    const uint32_t magnitude = bits & 0x7fffffffu;
+    const uint32_t sign = (bits >> 16) & 0x8000u;
+    // Normal: the exponent is moved by 112, and what is dropped rounds to even. It may carry into infinity.
+    const uint32_t normal = (magnitude - (112u << 23) + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
+    // Denormal: adding 0.5 leaves the multiples of 2^-24 in the lowest bits, rounded by the addition.
+    const uint32_t denormal = BitsOf(FloatOfBits(magnitude) + 0.5f) - 0x3f000000u;
+    uint32_t half = magnitude < 0x38800000u ? denormal : normal;
+    if (magnitude >= 0x47800000u) half = 0x7c00u;
+    if (magnitude > 0x7f800000u) half = 0x7e00u | ((magnitude >> 13) & 0x3ffu);
+    y[i] = uint16_t(half | sign);
   }
 }
 

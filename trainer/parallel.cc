@@ -12,6 +12,7 @@
 #include "weft/shard_param_groups.h"
 
 #include "trainer/failure.h"
+#include "trainer/ops.h"
 
 namespace weft::trainer {
 namespace {
@@ -19,9 +20,28 @@ namespace {
 // Muon's learning rate where AdamW's is 1: its updates have a norm of their own, and 0.02 is what its authors use.
 constexpr double kMuonFactor = 8;
 
+weft_dtype_t DtypeOf(NumberType type) {
+  switch (type) {
+    case NumberType::kFloat32:
+      return WEFT_FLOAT32;
+    case NumberType::kFloat64:
+      return WEFT_FLOAT64;
+    case NumberType::kBf16:
+      return WEFT_BFLOAT16;
+    case NumberType::kFp16:
+      return WEFT_FLOAT16;
+  }
+  return WEFT_FLOAT32;
+}
+
+void Narrow(const float* values, NumberType type, std::vector<uint16_t>& half) {
+  const Ops<float>& ops = GetOps<float>();
+  (type == NumberType::kBf16 ? ops.to_bf16 : ops.to_fp16)(values, half.data(), half.size());
+}
+
 void MultiplyFloats(const float* a, const float* b, float* c, size_t m, size_t n, size_t k,
                     void* user) {
-  static_cast<Matmul<float>*>(user)->Forward(a, b, nullptr, c, {m, k, n});
+  static_cast<Matmul<float>*>(user)->Forward(a, NumbersOf(b), nullptr, c, {m, k, n});
 }
 
 }  // namespace
@@ -38,7 +58,7 @@ void Check(weft_result_t result, const char* attempted) {
 
 DataParallel::DataParallel(weft_group_t group, const std::vector<UnitSpec>& units,
                            const TrainConfig& config)
-    : group_(group) {
+    : group_(group), param_type_(config.param_type) {
   int rank = 0, size = 1;
   Check(weft_group_rank(group, &rank), "asking for the rank");
   Check(weft_group_size(group, &size), "asking for the group's size");
@@ -49,7 +69,7 @@ DataParallel::DataParallel(weft_group_t group, const std::vector<UnitSpec>& unit
 
 DataParallel::DataParallel(const std::vector<UnitSpec>& units, const TrainConfig& config,
                            size_t rank, size_t size)
-    : group_(nullptr), rank_(rank), size_(size) {
+    : group_(nullptr), param_type_(config.param_type), rank_(rank), size_(size) {
   Create(units, config);
 }
 
@@ -162,6 +182,7 @@ void DataParallel::Declare(const UnitSpec& spec, const TrainConfig& config) {
   policy.struct_size = sizeof policy;
   policy.preset = config.strategy;
   policy.wire = config.reduce_type;
+  policy.float32_gradients = BytesOf(param_type_) < sizeof(float) ? 1 : 0;
   // Muon wants whole matrices.
   if (muon_group_ > 0) policy.cut = WEFT_SHARD_CUT_TENSOR;
   Unit& unit = units_.emplace_back();
@@ -173,7 +194,7 @@ void DataParallel::Declare(const UnitSpec& spec, const TrainConfig& config) {
         .name = param.name.c_str(),
         .shape = param.shape.data(),
         .ndim = int(param.shape.size()),
-        .dtype = WEFT_FLOAT32,
+        .dtype = DtypeOf(param_type_),
         .flags = param.decay ? 0 : WEFT_SHARD_PARAM_NO_DECAY};
     weft_shard_param_t handle = nullptr;
     Check(weft_shard_unit_add_param(unit.handle, &declared, &handle), "declaring a parameter");
@@ -200,15 +221,25 @@ void DataParallel::HintOrder(const std::vector<UnitSpec>& units) {
 }
 
 void DataParallel::Load(size_t unit, size_t param, const float* values) {
-  const weft_shard_load_t load = {.struct_size = sizeof load, .values = values};
+  std::vector<uint16_t> half;
+  const void* from = values;
+  if (param_type_ != NumberType::kFloat32 && values != nullptr) {
+    half.resize(units_[unit].counts[param]);
+    Narrow(values, param_type_, half);
+    from = half.data();
+  }
+  const weft_shard_load_t load = {.struct_size = sizeof load, .values = from};
   Check(weft_shard_param_load(units_[unit].params[param], &load), "sending the initial parameters");
 }
 
 std::vector<float> DataParallel::Read(size_t unit, size_t param) {
-  std::vector<float> values(units_[unit].counts[param]);
+  const size_t count = units_[unit].counts[param];
+  std::vector<std::byte> bytes(count * BytesOf(param_type_));
   const weft_shard_read_t read = {
-      .struct_size = sizeof read, .values = values.data(), .root = WEFT_SHARD_EVERY_RANK};
+      .struct_size = sizeof read, .values = bytes.data(), .root = WEFT_SHARD_EVERY_RANK};
   Check(weft_shard_param_read(units_[unit].params[param], &read), "reading a parameter");
+  std::vector<float> values(count);
+  GetOps<float>().widen({bytes.data(), param_type_}, values.data(), count);
   return values;
 }
 
@@ -222,7 +253,7 @@ bool DataParallel::StatePart(weft_shard_param_t param, int kind, weft_shard_stat
   return true;
 }
 
-bool DataParallel::ReadState(std::vector<float>& values, weft_shard_state_scalars_t& scalars) {
+bool DataParallel::ReadState(std::vector<std::byte>& values, weft_shard_state_scalars_t& scalars) {
   scalars = {};
   scalars.struct_size = sizeof scalars;
   const weft_result_t result = weft_shard_state_scalars_get(context_, &scalars);
@@ -235,7 +266,7 @@ bool DataParallel::ReadState(std::vector<float>& values, weft_shard_state_scalar
         weft_shard_state_part_t part;
         if (!StatePart(param, kind, part)) return false;
         const size_t before = values.size();
-        values.resize(before + part.count);
+        values.resize(before + part.count * weft_dtype_size(part.dtype));
         Check(weft_shard_state_read(param, static_cast<weft_shard_state_kind_t>(kind), part.begin,
                                     part.count, values.data() + before),
               "reading the state of a parameter");
@@ -245,22 +276,22 @@ bool DataParallel::ReadState(std::vector<float>& values, weft_shard_state_scalar
   return true;
 }
 
-void DataParallel::WriteState(const std::vector<float>& values,
+void DataParallel::WriteState(const std::vector<std::byte>& values,
                               const weft_shard_state_scalars_t& scalars) {
   Check(weft_shard_state_scalars_set(context_, &scalars), "setting the counts of updates");
-  const float* from = values.data();
+  const std::byte* from = values.data();
   for (const Unit& unit : units_) {
     for (weft_shard_param_t param : unit.params) {
       for (int kind = 0; kind < WEFT_SHARD_STATE_KINDS; kind++) {
         weft_shard_state_part_t part;
-        if (!StatePart(param, kind, part) ||
-            size_t(values.data() + values.size() - from) < part.count) {
+        if (!StatePart(param, kind, part) || size_t(values.data() + values.size() - from) <
+                                                 part.count * weft_dtype_size(part.dtype)) {
           throw RunFailure("the state to go on from is not that of this model");
         }
         Check(weft_shard_state_write(param, static_cast<weft_shard_state_kind_t>(kind), part.begin,
                                      part.count, from),
               "writing the state of a parameter");
-        from += part.count;
+        from += part.count * weft_dtype_size(part.dtype);
       }
     }
   }
@@ -355,7 +386,7 @@ UnitView<float> DataParallel::ViewOf(Unit& unit) {
     weft_shard_view_t view = {};
     view.struct_size = sizeof view;
     Check(weft_shard_param_view(unit.params[p], &view), "asking where a parameter is");
-    unit.view[p] = {static_cast<float*>(view.data), static_cast<float*>(view.grad), view.count};
+    unit.view[p] = {{view.data, param_type_}, static_cast<float*>(view.grad), view.count};
   }
   return unit.view;
 }

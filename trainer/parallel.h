@@ -33,7 +33,8 @@
 
 #include "trainer/config.h"
 #include "trainer/matmul.h"
-#include "trainer/model.h"
+#include "trainer/model_units.h"
+#include "trainer/unit_params.h"
 
 namespace weft::trainer {
 
@@ -67,15 +68,15 @@ class DataParallel : public UnitHooks<float> {
   // What the last Finish found.
   const weft_shard_step_result_t& step_result() const { return step_result_; }
 
-  // Gives a parameter the values that rank 0 passes; NULL is fine on the others. Collective.
+  // Gives a parameter the values that rank 0 passes, rounded to its type; NULL is fine on the others. Collective.
   void Load(size_t unit, size_t param, const float* values);
   // The whole parameter. Collective.
   std::vector<float> Read(size_t unit, size_t param);
   // Weights, moments and counts of what a rank has, also after a failure: then those after the last update. False if an
   // update was left half done. Only of strategies that shard nothing: then every rank has all, and the same. Local.
-  bool ReadState(std::vector<float>& values, weft_shard_state_scalars_t& scalars);
+  bool ReadState(std::vector<std::byte>& values, weft_shard_state_scalars_t& scalars);
   // Goes on from them; all ranks pass the same. Collective.
-  void WriteState(const std::vector<float>& values, const weft_shard_state_scalars_t& scalars);
+  void WriteState(const std::vector<std::byte>& values, const weft_shard_state_scalars_t& scalars);
   // How many updates have been made. Local.
   int64_t update_count();
   // The sum over all ranks, the same bits on each. Collective.
@@ -135,6 +136,7 @@ class DataParallel : public UnitHooks<float> {
   void Destroy();
 
   const weft_group_t group_;  // nullptr: of a rank that does not exist
+  const NumberType param_type_;
   weft_mesh_t mesh_ = nullptr;
   weft_shard_context_t context_ = nullptr;
   size_t rank_ = 0;

@@ -12,9 +12,10 @@
 
 #include "weft/collective.h"
 
+#include "trainer/activations.h"
 #include "trainer/agreement.h"
 #include "trainer/failure.h"
-#include "trainer/model.h"
+#include "trainer/model_units.h"
 #include "trainer/parallel.h"
 
 namespace weft::trainer {

@@ -27,6 +27,7 @@
 #include "trainer/config.h"
 #include "trainer/corpus.h"
 #include "trainer/failure.h"
+#include "trainer/members.h"
 #include "trainer/origin.h"
 #include "trainer/plan.h"
 #include "trainer/report.h"
@@ -34,14 +35,9 @@
 #include "trainer/run_folder.h"
 #include "trainer/train.h"
 #include "trainer/train_state.h"
+#include "trainer/validation_text.h"
 
 namespace weft::trainer {
-
-// Rank and process of one that is gone.
-struct LostRank {
-  int world_rank = -1;
-  int pid = -1;
-};
 
 class Run {
  public:
@@ -75,9 +71,6 @@ class Run {
   void End();
   // Waits for what is still written; the exit code.
   int Close();
-  // Whom the failure is due to, if a rank was lost and the others may go on.
-  std::optional<LostRank> WhoWasLost(const WeftFailure& failure) const;
-  void GoOnWithout(const LostRank& lost);
   // False if nobody waits.
   bool TakeInNewcomers();
   void KeepState();
@@ -85,7 +78,6 @@ class Run {
   void GoOn(const std::string& change);
   void SayWhoGoesOn(const std::string& change);
   void BecomeFirst();
-  void AskGroup();
   // On dtype and batch, where these are not given, and that all ranks train the same.
   void Agree();
   // That those who have joined train what the others do. Throws NotOfThisRun on those that do not.
@@ -95,14 +87,11 @@ class Run {
   int GoToTheEnd();
 
   ProgramConfig config_;  // of the run, once the ranks have agreed
-  const weft_group_t group_;
+  Members members_;
   const std::chrono::steady_clock::time_point start_;
   const std::chrono::system_clock::time_point clock_start_;
   const Corpus corpus_;
-  const std::vector<size_t> some_, many_;  // windows that are validated in between, and at the end
-  std::chrono::steady_clock::time_point asked_;  // by rank 0: who waits to join
-  size_t rank_ = 0;
-  size_t size_ = 1;
+  const ValidationText validation_;
   RunFacts facts_;
   std::unique_ptr<Trainer> trainer_;
   std::unique_ptr<Checkpoints> checkpoints_;  // of trainer_'s model

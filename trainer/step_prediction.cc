@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "trainer/model.h"
+#include "trainer/model_units.h"
 #include "trainer/plan.h"
 
 namespace weft::trainer {

@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 #include <exception>
 #include <numeric>
 
@@ -32,9 +31,8 @@ double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Draws one byte from softmax(logits / temperature) restricted to the `top` largest.
-uint8_t Draw(const float* logits, size_t vocabulary, double temperature, size_t top,
-             double uniform) {
+// Draws one token from softmax(logits / temperature) restricted to the `top` largest.
+Token Draw(const float* logits, size_t vocabulary, double temperature, size_t top, double uniform) {
   std::vector<size_t> order(vocabulary);
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(),
@@ -47,9 +45,14 @@ uint8_t Draw(const float* logits, size_t vocabulary, double temperature, size_t 
   double left = uniform * std::accumulate(weights.begin(), weights.end(), 0.0);
   for (size_t i = 0; i < order.size(); i++) {
     left -= weights[i];
-    if (left < 0) return uint8_t(order[i]);
+    if (left < 0) return Token(order[i]);
   }
-  return uint8_t(order[0]);
+  return Token(order[0]);
+}
+
+void CopyBytes(const std::string& text, size_t offset, size_t count, Token* to) {
+  std::transform(text.data() + offset, text.data() + offset + count, to,
+                 [](char byte) { return Token{uint8_t(byte)}; });
 }
 
 const TrainConfig& Checked(const TrainConfig& config, weft_group_t group) {
@@ -78,7 +81,8 @@ Trainer::Trainer(const TrainConfig& config, const Corpus& corpus, weft_group_t g
       matmul_(MakeMatmul<float>(config.precision)),
       micro_batch_(LargestMicroBatch(config, parallel_.size())),
       sampler_(corpus.train.size(), config.model.seq, config.global_batch, config.seed),
-      model_(config.model, micro_batch_, *matmul_, parallel_) {
+      model_(config.model, micro_batch_, *matmul_, parallel_),
+      activations_(config.model, micro_batch_) {
   if (corpus.validation.size() <= config.model.seq) {
     throw BadInput(fmt::format(
         "the validation text has {} bytes, --seq {} needs at least {}; give more data or a smaller "
@@ -155,8 +159,8 @@ std::vector<std::vector<float>> Trainer::ReadParams() {
 void Trainer::FillBatch(const std::string& text, const std::vector<size_t>& offsets) {
   const size_t seq = config_.model.seq;
   for (size_t i = 0; i < offsets.size(); i++) {
-    std::memcpy(inputs_.data() + i * seq, text.data() + offsets[i], seq);
-    std::memcpy(targets_.data() + i * seq, text.data() + offsets[i] + 1, seq);
+    CopyBytes(text, offsets[i], seq, inputs_.data() + i * seq);
+    CopyBytes(text, offsets[i] + 1, seq, targets_.data() + i * seq);
   }
 }
 
@@ -190,8 +194,8 @@ StepRecord Trainer::TryStep(size_t index) {
       parallel_.CheckSamples(offsets.data(), offsets.size() * sizeof offsets[0]);
     }
     parallel_.BeginMicrobatch(micro, micro + 1 == config_.accumulate);
-    loss += model_.Forward(inputs_.data(), targets_.data(), share.count, scale);
-    model_.Backward(inputs_.data(), share.count);
+    loss += model_.Forward(inputs_.data(), targets_.data(), share.count, scale, activations_);
+    model_.Backward(inputs_.data(), share.count, activations_);
     parallel_.EndMicrobatch();
   }
   const int64_t exposed_ns = parallel_.Finish();
@@ -245,8 +249,8 @@ std::optional<double> Trainer::Evaluate(const std::vector<size_t>& offsets) {
       FillBatch(corpus_.validation, some);
       parallel_.BeginMicrobatch(b - first, b + 1 == first + count);
       // A rank that has run out computes something all the same and does not count it.
-      const double sum =
-          model_.Score(inputs_.data(), targets_.data(), std::max<size_t>(1, some.size()), skip);
+      const double sum = model_.Score(inputs_.data(), targets_.data(),
+                                      std::max<size_t>(1, some.size()), skip, activations_);
       if (!some.empty()) loss += sum;
       parallel_.EndMicrobatch();
     }
@@ -264,11 +268,12 @@ std::string Trainer::Generate(const std::string& prompt, size_t count, double te
   for (size_t i = 0; i < count; i++) {
     if (i % kLookEvery == 0 && AskedToEnd()) break;
     const size_t used = std::min(text.size(), seq);
-    std::fill(inputs_.begin(), inputs_.end(), uint8_t{0});
-    std::memcpy(inputs_.data(), text.data() + text.size() - used, used);
+    std::fill(inputs_.begin(), inputs_.end(), Token{0});
+    CopyBytes(text, text.size() - used, used, inputs_.data());
     parallel_.BeginEvaluation(1);
     parallel_.BeginMicrobatch(0, true);
-    const float* logits = model_.Logits(inputs_.data()) + (used - 1) * config_.model.vocabulary;
+    const float* logits = model_.Logits(inputs_.data(), activations_) +
+                          (used - 1) * config_.model.padded_vocabulary();
     parallel_.EndMicrobatch();
     parallel_.Finish();
     parallel_.EndStep();

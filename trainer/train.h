@@ -90,7 +90,8 @@ class Trainer {
   const size_t micro_batch_;  // sequences of the largest micro-batch of any rank
   WindowSampler sampler_;
   Model<float> model_;
-  std::vector<uint8_t> inputs_, targets_;
+  Activations<float> activations_;
+  std::vector<Token> inputs_, targets_;
   StepRecord record_;        // of the step under way
   StepRecord last_;          // of the last that was done
   int64_t steps_done_ = -1;  // -1: there are no weights yet

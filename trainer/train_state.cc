@@ -15,7 +15,7 @@ struct StateHead {
   StepRecord last;
   SamplePlace next;
   weft_shard_state_scalars_t scalars;
-  uint64_t value_count;
+  uint64_t value_bytes;
 };
 
 void SendBytes(weft_group_t group, size_t root, void* bytes, size_t count) {
@@ -47,9 +47,9 @@ void AgreeOnState(weft_group_t group, TrainState& state) {
   received.last = head.last;
   received.next = head.next;
   received.scalars = head.scalars;
-  if (!sends) received.values.resize(head.value_count);
-  std::vector<float>& values = sends ? state.values : received.values;
-  SendBytes(group, root, values.data(), values.size() * sizeof values[0]);
+  if (!sends) received.values.resize(head.value_bytes);
+  std::vector<std::byte>& values = sends ? state.values : received.values;
+  SendBytes(group, root, values.data(), values.size());
   if (!sends) state = std::move(received);
 }
 

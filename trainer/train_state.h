@@ -42,7 +42,7 @@ struct TrainState {
   StepRecord last;   // of the last of these
   SamplePlace next;  // of the step that follows
   weft_shard_state_scalars_t scalars = {};
-  std::vector<float> values;  // of all params: value and moments
+  std::vector<std::byte> values;  // of all params: value, main copy and moments, each of its type
 };
 
 // Gives all ranks the state of the one that is furthest, of several that of the lowest: a death may come when some have done a

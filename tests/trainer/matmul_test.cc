@@ -20,10 +20,10 @@ TEST(ReferenceMatmul, BackwardIsTheGradientOfForward) {
     const auto weights = RandomValues(15, 4);
     std::vector<double> y(15), dx(12), dw(20, 0);
     const auto f = [&] {
-      matmul->Forward(x.data(), w.data(), bias.data(), y.data(), shape, transposed);
+      matmul->Forward(x.data(), NumbersOf(w.data()), bias.data(), y.data(), shape, transposed);
       return Dot(y, weights);
     };
-    matmul->BackwardInput(weights.data(), w.data(), dx.data(), shape, transposed);
+    matmul->BackwardInput(weights.data(), NumbersOf(w.data()), dx.data(), shape, transposed);
     matmul->BackwardWeight(x.data(), weights.data(), dw.data(), shape, transposed);
     ExpectGradient("x", x.data(), dx.data(), x.size(), f);
     ExpectGradient("w", w.data(), dw.data(), w.size(), f);
@@ -45,13 +45,13 @@ double Difference(Precision precision, MatmulShape s, bool transposed) {
       worst = std::max(worst, std::abs(double(a[i]) - b[i]));
   };
   compare(s.m * s.n, [&](Matmul<float>& m, float* y) {
-    m.Forward(x.data(), w.data(), bias.data(), y, s, transposed);
+    m.Forward(x.data(), NumbersOf(w.data()), bias.data(), y, s, transposed);
   });
   compare(s.m * s.n, [&](Matmul<float>& m, float* y) {
-    m.Forward(x.data(), w.data(), nullptr, y, s, transposed);
+    m.Forward(x.data(), NumbersOf(w.data()), nullptr, y, s, transposed);
   });
   compare(s.m * s.k, [&](Matmul<float>& m, float* dx) {
-    m.BackwardInput(dy.data(), w.data(), dx, s, transposed);
+    m.BackwardInput(dy.data(), NumbersOf(w.data()), dx, s, transposed);
   });
   compare(s.k * s.n, [&](Matmul<float>& m, float* dw) {
     m.BackwardWeight(x.data(), dy.data(), dw, s, transposed);
@@ -85,8 +85,10 @@ TEST(Matmul, SameBitsEveryTime) {
   const MatmulShape s{100, 60, 70};
   const auto x = ToFloat(RandomValues(s.m * s.k, 1)), w = ToFloat(RandomValues(s.k * s.n, 2));
   std::vector<float> first(s.m * s.n), again(s.m * s.n);
-  MakeMatmul<float>(Precision::kFp32)->Forward(x.data(), w.data(), nullptr, first.data(), s);
-  MakeMatmul<float>(Precision::kFp32)->Forward(x.data(), w.data(), nullptr, again.data(), s);
+  MakeMatmul<float>(Precision::kFp32)
+      ->Forward(x.data(), NumbersOf(w.data()), nullptr, first.data(), s);
+  MakeMatmul<float>(Precision::kFp32)
+      ->Forward(x.data(), NumbersOf(w.data()), nullptr, again.data(), s);
   EXPECT_EQ(first, again);
 }
 

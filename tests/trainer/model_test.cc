@@ -77,8 +77,8 @@ class MovingHooks : public UnitHooks<double> {
   UnitView<double> Lend(size_t unit, std::vector<Loan>& loans, bool grads) {
     Loan& loan = loans.emplace_back(Loan{rest_.data[unit], rest_.grad[unit], {}});
     for (size_t p = 0; p < loan.data.size(); p++) {
-      loan.views.push_back(
-          {loan.data[p].data(), grads ? loan.grad[p].data() : nullptr, loan.data[p].size()});
+      loan.views.push_back({NumbersOf(loan.data[p].data()), grads ? loan.grad[p].data() : nullptr,
+                            loan.data[p].size()});
     }
     return loan.views;
   }
@@ -96,14 +96,39 @@ class MovingHooks : public UnitHooks<double> {
   std::vector<std::vector<Loan>> forward_, backward_;  // by unit
 };
 
+// A model with the activations of one micro-batch, of two sequences.
+template <typename T>
+struct Runner {
+  Model<T> model;
+  Activations<T> kept;
+
+  Runner(const ModelConfig& config, const std::unique_ptr<Matmul<T>>& matmul, UnitHooks<T>& hooks)
+      : model(config, 2, *matmul, hooks), kept(config, 2) {}
+
+  double Forward(const Token* inputs, const Token* targets, double scale) {
+    return model.Forward(inputs, targets, 2, scale, kept);
+  }
+
+  double Score(const Token* inputs, const Token* targets, size_t skip) {
+    return model.Score(inputs, targets, 2, skip, kept);
+  }
+
+  const T* Logits(const Token* inputs) { return model.Logits(inputs, kept); }
+
+  void Backward(const Token* inputs) { model.Backward(inputs, 2, kept); }
+};
+
 // A model whose parameters are larger than usual, so that every gradient is felt.
+constexpr ModelConfig kTinyShape = {
+    .vocabulary = 7, .seq = 4, .width = 6, .layers = 2, .heads = 2, .vocabulary_multiple = 4};
+
 struct Tiny {
-  ModelConfig config{7, 4, 6, 2, 2};
+  ModelConfig config;
   std::vector<UnitSpec> units = ModelUnits(config);
   RecordingHooks hooks{units};
   std::unique_ptr<Matmul<double>> matmul = MakeMatmul<double>(Precision::kFp32);
 
-  Tiny() {
+  explicit Tiny(const ModelConfig& shape = kTinyShape) : config(shape) {
     uint64_t seed = 1;
     for (size_t u = 0; u < units.size(); u++) {
       for (size_t p = 0; p < units[u].params.size(); p++) {
@@ -115,17 +140,17 @@ struct Tiny {
   }
 };
 
-const uint8_t kInputs[8] = {0, 3, 6, 2, 5, 5, 1, 0};
-const uint8_t kTargets[8] = {3, 6, 2, 1, 5, 1, 0, 4};
+const Token kInputs[8] = {0, 3, 6, 2, 5, 5, 1, 0};
+const Token kTargets[8] = {3, 6, 2, 1, 5, 1, 0, 4};
 
-TEST(Model, BackwardIsTheGradientOfTheLossForEveryParameter) {
-  Tiny tiny;
-  Model<double> model(tiny.config, 2, *tiny.matmul, tiny.hooks);
+void ExpectEveryGradient(const ModelConfig& shape) {
+  Tiny tiny(shape);
+  Runner<double> model(tiny.config, tiny.matmul, tiny.hooks);
   constexpr double kScale = 0.125;
-  model.Forward(kInputs, kTargets, 2, kScale);
-  model.Backward(kInputs, 2);
+  model.Forward(kInputs, kTargets, kScale);
+  model.Backward(kInputs);
   const auto f = [&] {
-    return kScale * model.Forward(kInputs, kTargets, 2, 0);
+    return kScale * model.Forward(kInputs, kTargets, 0);
   };
   for (size_t u = 0; u < tiny.units.size(); u++) {
     for (size_t p = 0; p < tiny.units[u].params.size(); p++) {
@@ -135,24 +160,139 @@ TEST(Model, BackwardIsTheGradientOfTheLossForEveryParameter) {
   }
 }
 
+TEST(Model, BackwardIsTheGradientOfTheLossForEveryParameter) {
+  ExpectEveryGradient(kTinyShape);
+}
+
+TEST(Model, BackwardIsTheGradientWhereTheHeadIsAMatrixOfItsOwn) {
+  ModelConfig shape = kTinyShape;
+  shape.tied_head = false;
+  ExpectEveryGradient(shape);
+}
+
+// The eighth row of the token table: it belongs to no token.
+TEST(Model, PaddingOfTheVocabularyTakesNoPart) {
+  Tiny tiny;
+  Runner<double> model(tiny.config, tiny.matmul, tiny.hooks);
+  const double before = model.Forward(kInputs, kTargets, 1);
+  model.Backward(kInputs);
+  const size_t first = 7 * tiny.config.width;
+  std::vector<double>& wte = tiny.hooks.data[0][kTokens];
+  ASSERT_EQ(wte.size(), 8 * tiny.config.width);
+  for (size_t i = first; i < wte.size(); i++) {
+    EXPECT_EQ(tiny.hooks.grad[0][kTokens][i], 0);
+    wte[i] = 100;
+  }
+  EXPECT_EQ(model.Forward(kInputs, kTargets, 1), before);
+}
+
+TEST(Model, PaddingOfTheVocabularyBeginsAsZero) {
+  const ParamSpec spec = ModelUnits({.vocabulary = 300, .width = 8})[0].params[kTokens];
+  ASSERT_EQ(spec.shape, (std::vector<int64_t>{384, 8}));
+  std::vector<float> values(spec.Count(), 1);
+  InitParam(spec, 1, 0, values.data());
+  for (size_t i = 0; i < values.size(); i++)
+    EXPECT_EQ(values[i] == 0, i >= 300 * 8) << i;
+}
+
+// As a pipeline has several under way.
+TEST(Model, MicroBatchesUnderWayDoNotMix) {
+  const Token other[8] = {1, 1, 2, 6, 0, 4, 4, 3};
+  Tiny apart, together;
+  Runner<double> model(apart.config, apart.matmul, apart.hooks);
+  for (const Token* inputs : {kInputs, other}) {
+    apart.hooks.Forget();
+    model.Forward(inputs, kTargets, 1);
+    model.Backward(inputs);
+  }
+  Runner<double> first(together.config, together.matmul, together.hooks);
+  Activations<double> second(together.config, 2);
+  first.Forward(kInputs, kTargets, 1);
+  first.model.Forward(other, kTargets, 2, 1, second);
+  first.Backward(kInputs);
+  together.hooks.Forget();
+  first.model.Backward(other, 2, second);
+  EXPECT_EQ(together.hooks.grad, apart.hooks.grad);
+}
+
+// Parameters of 16 bits, whose gradients are float32.
+class HalfParams : public OwnedParams<float> {
+ public:
+  // Takes what `values` rounds to, and leaves that there.
+  HalfParams(const std::vector<UnitSpec>& units, OwnedParams<float>& values, NumberType type)
+      : OwnedParams(units), type_(type) {
+    const Ops<float>& ops = GetOps<float>();
+    for (auto& unit : values.data) {
+      auto& halves = half_.emplace_back();
+      for (std::vector<float>& param : unit) {
+        auto& half = halves.emplace_back(param.size());
+        (type == NumberType::kBf16 ? ops.to_bf16 : ops.to_fp16)(param.data(), half.data(),
+                                                                half.size());
+        ops.widen({half.data(), type}, param.data(), param.size());
+      }
+    }
+  }
+
+  UnitView<float> PreForward(size_t unit) override { return Halved(unit); }
+
+  UnitView<float> PreBackward(size_t unit) override { return Halved(unit); }
+
+ private:
+  UnitView<float> Halved(size_t unit) {
+    view_.clear();
+    for (size_t p = 0; p < half_[unit].size(); p++)
+      view_.push_back(
+          {{half_[unit][p].data(), type_}, grad[unit][p].data(), half_[unit][p].size()});
+    return view_;
+  }
+
+  const NumberType type_;
+  std::vector<std::vector<std::vector<uint16_t>>> half_;
+  std::vector<ParamView<float>> view_;
+};
+
+TEST(Model, ComputesWithWeightsOf16BitsAsWithTheSameValuesIn32) {
+  const auto units = ModelUnits(kTinyShape);
+  for (const NumberType type : {NumberType::kBf16, NumberType::kFp16}) {
+    for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
+      if (!PrecisionSupported(precision)) continue;
+      OwnedParams<float> whole(units);
+      uint64_t seed = 7;
+      for (auto& unit : whole.data) {
+        for (std::vector<float>& param : unit) {
+          const std::vector<double> values = RandomValues(param.size(), seed++);
+          std::copy(values.begin(), values.end(), param.begin());
+        }
+      }
+      HalfParams half(units, whole, type);
+      const auto matmul = MakeMatmul<float>(precision);
+      Runner<float> expected(kTinyShape, matmul, whole), model(kTinyShape, matmul, half);
+      EXPECT_EQ(model.Forward(kInputs, kTargets, 1), expected.Forward(kInputs, kTargets, 1));
+      model.Backward(kInputs);
+      expected.Backward(kInputs);
+      EXPECT_EQ(half.grad, whole.grad);
+    }
+  }
+}
+
 TEST(Model, ScoreLeavesOutTheContext) {
   Tiny tiny;
-  Model<double> model(tiny.config, 2, *tiny.matmul, tiny.hooks);
-  const double all = model.Forward(kInputs, kTargets, 2, 0);
-  EXPECT_DOUBLE_EQ(model.Score(kInputs, kTargets, 2, 0), all);
+  Runner<double> model(tiny.config, tiny.matmul, tiny.hooks);
+  const double all = model.Forward(kInputs, kTargets, 0);
+  EXPECT_DOUBLE_EQ(model.Score(kInputs, kTargets, 0), all);
   double last = 0;  // of each sequence, from the logits themselves
   for (const size_t b : {0, 1}) {
-    const double* row = model.Logits(kInputs + 4 * b) + 3 * tiny.config.vocabulary;
+    const double* row = model.Logits(kInputs + 4 * b) + 3 * tiny.config.padded_vocabulary();
     double sum = 0;
     for (size_t i = 0; i < tiny.config.vocabulary; i++)
       sum += std::exp(row[i]);
     last += std::log(sum) - row[kTargets[4 * b + 3]];
   }
-  EXPECT_NEAR(model.Score(kInputs, kTargets, 2, 3), last, 1e-12);
+  EXPECT_NEAR(model.Score(kInputs, kTargets, 3), last, 1e-12);
 }
 
 TEST(Model, PositionsStartAsSinusoids) {
-  const ParamSpec spec = ModelUnits({256, 8, 6, 1, 1})[0].params[1];
+  const ParamSpec spec = ModelUnits({.seq = 8, .width = 6, .layers = 1, .heads = 1})[0].params[1];
   ASSERT_EQ(spec.name, "wpe");
   std::vector<double> wpe(spec.Count());
   InitParam(spec, 1, 1, wpe.data());
@@ -170,8 +310,8 @@ TEST(Model, HeadsAndHiddenUnitsAreIntervalsOfTheirParameters) {
       {"block.1.mlp.up.weight", "block.1.mlp.up.bias", "block.1.mlp.down.weight"}};
   for (const std::vector<std::string>& names : cut_together) {
     Tiny tiny;  // two heads, so each has one half
-    Model<double> model(tiny.config, 2, *tiny.matmul, tiny.hooks);
-    const double before = model.Forward(kInputs, kTargets, 2, 0);
+    Runner<double> model(tiny.config, tiny.matmul, tiny.hooks);
+    const double before = model.Forward(kInputs, kTargets, 0);
     size_t turned = 0;
     for (size_t u = 0; u < tiny.units.size(); u++) {
       for (size_t p = 0; p < tiny.units[u].params.size(); p++) {
@@ -182,24 +322,24 @@ TEST(Model, HeadsAndHiddenUnitsAreIntervalsOfTheirParameters) {
                     values.end());
         turned++;
         if (turned == 1) {
-          EXPECT_GT(std::abs(model.Forward(kInputs, kTargets, 2, 0) - before), 1e-6);
+          EXPECT_GT(std::abs(model.Forward(kInputs, kTargets, 0) - before), 1e-6);
         }
       }
     }
     EXPECT_EQ(turned, names.size());
-    EXPECT_NEAR(model.Forward(kInputs, kTargets, 2, 0), before, 1e-12);
+    EXPECT_NEAR(model.Forward(kInputs, kTargets, 0), before, 1e-12);
   }
 }
 
 TEST(Model, BackwardAddsToTheGradients) {
   Tiny tiny;
-  Model<double> model(tiny.config, 2, *tiny.matmul, tiny.hooks);
-  model.Forward(kInputs, kTargets, 2, 1);
-  model.Backward(kInputs, 2);
+  Runner<double> model(tiny.config, tiny.matmul, tiny.hooks);
+  model.Forward(kInputs, kTargets, 1);
+  model.Backward(kInputs);
   const auto once = tiny.hooks.grad;
   tiny.hooks.Forget();
-  model.Forward(kInputs, kTargets, 2, 1);
-  model.Backward(kInputs, 2);
+  model.Forward(kInputs, kTargets, 1);
+  model.Backward(kInputs);
   for (size_t u = 0; u < once.size(); u++) {
     for (size_t p = 0; p < once[u].size(); p++) {
       for (size_t i = 0; i < once[u][p].size(); i++) {
@@ -211,9 +351,9 @@ TEST(Model, BackwardAddsToTheGradients) {
 
 TEST(Model, AnnouncesEveryGradientOnceAndInsideItsUnit) {
   Tiny tiny;
-  Model<double> model(tiny.config, 2, *tiny.matmul, tiny.hooks);
-  model.Forward(kInputs, kTargets, 2, 1);
-  model.Backward(kInputs, 2);
+  Runner<double> model(tiny.config, tiny.matmul, tiny.hooks);
+  model.Forward(kInputs, kTargets, 1);
+  model.Backward(kInputs);
   const std::vector<std::string> expected = {
       "pre_forward 0",  "post_forward 0",  "pre_forward 1",  "post_forward 1",
       "pre_forward 2",  "post_forward 2",  "pre_forward 3",  "post_forward 3",
@@ -226,26 +366,26 @@ TEST(Model, AnnouncesEveryGradientOnceAndInsideItsUnit) {
 
 TEST(Model, AsksForAddressesAtEveryUse) {
   Tiny still, moving;
-  Model<double> expected(still.config, 2, *still.matmul, still.hooks);
+  Runner<double> expected(still.config, still.matmul, still.hooks);
   MovingHooks hooks(moving.hooks);
-  Model<double> model(moving.config, 2, *moving.matmul, hooks);
+  Runner<double> model(moving.config, moving.matmul, hooks);
   for (size_t pass = 0; pass < 2; pass++) {
     still.hooks.Forget();
-    EXPECT_EQ(model.Forward(kInputs, kTargets, 2, 1), expected.Forward(kInputs, kTargets, 2, 1));
-    model.Backward(kInputs, 2);
-    expected.Backward(kInputs, 2);
+    EXPECT_EQ(model.Forward(kInputs, kTargets, 1), expected.Forward(kInputs, kTargets, 1));
+    model.Backward(kInputs);
+    expected.Backward(kInputs);
     EXPECT_EQ(moving.hooks.grad, still.hooks.grad);
   }
 }
 
 TEST(Model, LaterBytesDoNotChangeEarlierLogits) {
   Tiny tiny;
-  Model<double> model(tiny.config, 2, *tiny.matmul, tiny.hooks);
-  const uint8_t a[4] = {1, 2, 3, 4}, b[4] = {1, 2, 6, 0};
+  Runner<double> model(tiny.config, tiny.matmul, tiny.hooks);
+  const Token a[4] = {1, 2, 3, 4}, b[4] = {1, 2, 6, 0};
   const double* logits = model.Logits(a);
-  const std::vector<double> before(logits, logits + 2 * tiny.config.vocabulary);
+  const std::vector<double> before(logits, logits + 2 * tiny.config.padded_vocabulary());
   logits = model.Logits(b);
-  EXPECT_EQ(before, std::vector<double>(logits, logits + 2 * tiny.config.vocabulary));
+  EXPECT_EQ(before, std::vector<double>(logits, logits + 2 * tiny.config.padded_vocabulary()));
 }
 
 TEST(Model, InitialValuesDependOnSeedAndPositionOnly) {
@@ -272,7 +412,8 @@ TEST(Model, DefaultHasOneToThreeMillionParameters) {
 #ifndef WEFT_SANITIZE  // whose allocators mallinfo2 does not know
 TEST(Model, KeepsAsManyNumbersAsThePlanSays) {
   for (const ModelConfig& config :
-       {ModelConfig{256, 64, 96, 3, 4}, ModelConfig{256, 128, 32, 1, 2}}) {
+       {ModelConfig{.seq = 64, .width = 96, .layers = 3, .heads = 4},
+        ModelConfig{.seq = 128, .width = 32, .layers = 1, .heads = 2}}) {
     for (const size_t batch : {4, 9}) {
       OwnedParams<float> params(ModelUnits(config));
       const auto matmul = MakeReferenceMatmul<float>(Precision::kFp32);
@@ -282,6 +423,7 @@ TEST(Model, KeepsAsManyNumbersAsThePlanSays) {
       };
       const double before = taken();
       const Model<float> model(config, batch, *matmul, params);
+      const Activations<float> activations(config, batch);
       const double planned = double(ActivationCount(config, batch) * sizeof(float));
       EXPECT_NEAR((taken() - before) / planned, 1, 0.02) << planned;
     }

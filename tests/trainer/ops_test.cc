@@ -51,13 +51,14 @@ TEST_P(OpsTest, ExpClampsInsteadOfOverflowing) {
 
 TEST_P(OpsTest, EmbeddingGradient) {
   constexpr size_t kBatch = 2, kSeq = 3, kWidth = 5, kVocabulary = 4;
-  const uint8_t tokens[kBatch * kSeq] = {0, 3, 3, 1, 0, 3};
+  const Token tokens[kBatch * kSeq] = {0, 3, 3, 1, 0, 3};
   auto wte = RandomValues(kVocabulary * kWidth, 1);
   auto wpe = RandomValues(kSeq * kWidth, 2);
   const auto weights = RandomValues(kBatch * kSeq * kWidth, 3);
   std::vector<double> out(weights.size()), dwte(wte.size()), dwpe(wpe.size());
   const auto f = [&] {
-    ops().embed(tokens, wte.data(), wpe.data(), out.data(), kBatch, kSeq, kWidth);
+    ops().embed(tokens, NumbersOf(wte.data()), NumbersOf(wpe.data()), out.data(), kBatch, kSeq,
+                kWidth);
     return Dot(out, weights);
   };
   ops().embed_backward(tokens, weights.data(), dwte.data(), dwpe.data(), kBatch, kSeq, kWidth);
@@ -207,14 +208,15 @@ TEST_P(OpsTest, CrossEntropyGradient) {
   for (const size_t columns : {1, 5, 16, 19}) {
     constexpr size_t kRows = 3;
     auto logits = RandomValues(kRows * columns, 1);
-    const uint8_t targets[kRows] = {0, uint8_t(columns - 1), uint8_t(columns / 2)};
+    const Token targets[kRows] = {0, Token(columns - 1), Token(columns / 2)};
     constexpr double kScale = 0.25;
     const auto f = [&] {
       auto copy = logits;
-      return kScale * ops().cross_entropy(copy.data(), targets, 0, kRows, columns);
+      return kScale * ops().cross_entropy(copy.data(), targets, 0, kRows, columns, columns);
     };
     auto gradient = logits;
-    const double loss = ops().cross_entropy(gradient.data(), targets, kScale, kRows, columns);
+    const double loss =
+        ops().cross_entropy(gradient.data(), targets, kScale, kRows, columns, columns);
     EXPECT_DOUBLE_EQ(kScale * loss, f());
     ExpectGradient("logits", logits.data(), gradient.data(), logits.size(), f);
   }
@@ -222,8 +224,8 @@ TEST_P(OpsTest, CrossEntropyGradient) {
 
 TEST_P(OpsTest, CrossEntropySurvivesLargeLogits) {
   float logits[4] = {1000, 0, -1000, 999};
-  const uint8_t target = 3;
-  const double loss = ops32().cross_entropy(logits, &target, 1, 1, 4);
+  const Token target = 3;
+  const double loss = ops32().cross_entropy(logits, &target, 1, 1, 4, 4);
   EXPECT_NEAR(loss, std::log(1 + std::exp(1.0)), 1e-5);
   EXPECT_NEAR(logits[0] + logits[1] + logits[2] + logits[3], 0, 1e-6);
 }
@@ -244,6 +246,94 @@ TEST_P(OpsTest, SmallMatmulHandlesEveryTail) {
         }
       }
     }
+  }
+}
+
+TEST_P(OpsTest, CrossEntropyLeavesOutWhatStandsBehindTheColumns) {
+  constexpr size_t kRows = 2, kColumns = 19, kStride = 24;
+  const auto logits = RandomValues(kRows * kColumns, 1);
+  const Token targets[kRows] = {18, 3};
+  std::vector<double> dense = logits, apart(kRows * kStride, 1e6);
+  for (size_t row = 0; row < kRows; row++)
+    std::copy_n(logits.begin() + long(row * kColumns), kColumns,
+                apart.begin() + long(row * kStride));
+  EXPECT_EQ(ops().cross_entropy(apart.data(), targets, 0.5, kRows, kColumns, kStride),
+            ops().cross_entropy(dense.data(), targets, 0.5, kRows, kColumns, kColumns));
+  for (size_t i = 0; i < apart.size(); i++) {
+    const size_t row = i / kStride, column = i % kStride;
+    EXPECT_EQ(apart[i], column < kColumns ? dense[row * kColumns + column] : 0) << i;
+  }
+}
+
+// The value of a float16 as its definition has it.
+double ValueOfFp16(uint16_t bits) {
+  const int exponent = (bits >> 10) & 31;
+  const int mantissa = bits & 1023;
+  const double sign = (bits & 0x8000) != 0 ? -1 : 1;
+  if (exponent == 31) return mantissa != 0 ? std::nan("") : sign * HUGE_VAL;
+  if (exponent == 0) return sign * std::ldexp(mantissa, -24);
+  return sign * std::ldexp(1024 + mantissa, exponent - 25);
+}
+
+TEST_P(OpsTest, EveryFp16IsWidenedExactlyAndRoundsToItself) {
+  std::vector<uint16_t> all(65536), back(65536);
+  for (size_t i = 0; i < all.size(); i++)
+    all[i] = uint16_t(i);
+  std::vector<float> wide(all.size());
+  ops32().widen({all.data(), NumberType::kFp16}, wide.data(), all.size());
+  ops32().to_fp16(wide.data(), back.data(), all.size());
+  for (size_t i = 0; i < all.size(); i++) {
+    const double expected = ValueOfFp16(all[i]);
+    if (std::isnan(expected)) {
+      ASSERT_TRUE(std::isnan(wide[i]) && std::isnan(ValueOfFp16(back[i]))) << i;
+      continue;
+    }
+    ASSERT_EQ(double(wide[i]), expected) << i;
+    ASSERT_EQ(std::signbit(wide[i]), (i & 0x8000) != 0) << i;
+    ASSERT_EQ(back[i], all[i]) << i;
+  }
+}
+
+// Halfway between two float16, and a little to both sides.
+TEST_P(OpsTest, Fp16RoundsToNearestEven) {
+  for (uint32_t i = 0; i < 0x7c00; i++) {
+    const double low = ValueOfFp16(uint16_t(i));
+    const double high = i == 0x7bff ? 65536 : ValueOfFp16(uint16_t(i + 1));
+    const auto middle = float((low + high) / 2);  // exact: it has one bit more
+    const float x[] = {std::nextafter(middle, 0.0f), middle, std::nextafter(middle, 1e9f)};
+    uint16_t y[3];
+    ops32().to_fp16(x, y, 3);
+    ASSERT_EQ(y[0], i) << i;
+    ASSERT_EQ(y[1], i % 2 == 0 ? i : i + 1) << i;
+    ASSERT_EQ(y[2], i + 1) << i;
+  }
+  const float large[] = {65519.99f, 65520, 1e38f, -1e38f};
+  uint16_t y[4];
+  ops32().to_fp16(large, y, 4);
+  EXPECT_EQ(y[0], 0x7bff);
+  EXPECT_EQ(y[1], 0x7c00);
+  EXPECT_EQ(y[2], 0x7c00);
+  EXPECT_EQ(y[3], 0xfc00);
+}
+
+TEST_P(OpsTest, EmbedsTablesOf16BitsAsTheirValues) {
+  constexpr size_t kBatch = 2, kSeq = 3, kWidth = 21, kVocabulary = 70'000;
+  const Token tokens[kBatch * kSeq] = {0, 69'999, 300, 65'536, 0, 257};
+  std::vector<uint16_t> wte(kVocabulary * kWidth), wpe(kSeq * kWidth);
+  for (size_t i = 0; i < wte.size(); i++)
+    wte[i] = uint16_t(0x3c00 + i % 512);
+  for (size_t i = 0; i < wpe.size(); i++)
+    wpe[i] = uint16_t(0x3000 + i % 64);
+  for (const NumberType type : {NumberType::kBf16, NumberType::kFp16}) {
+    std::vector<float> wide(wte.size()), wide_positions(wpe.size());
+    ops32().widen({wte.data(), type}, wide.data(), wide.size());
+    ops32().widen({wpe.data(), type}, wide_positions.data(), wide_positions.size());
+    std::vector<float> out(kBatch * kSeq * kWidth), expected(out.size());
+    ops32().embed(tokens, {wte.data(), type}, {wpe.data(), type}, out.data(), kBatch, kSeq, kWidth);
+    ops32().embed(tokens, NumbersOf(wide.data()), NumbersOf(wide_positions.data()), expected.data(),
+                  kBatch, kSeq, kWidth);
+    EXPECT_EQ(out, expected);
+    EXPECT_EQ(out[kWidth + 20], wide[size_t{69'999} * kWidth + 20] + wide_positions[kWidth + 20]);
   }
 }
 

@@ -5,7 +5,8 @@
 #include <cstddef>
 #include <vector>
 
-#include "trainer/model.h"
+#include "trainer/model_units.h"
+#include "trainer/unit_params.h"
 
 namespace weft::trainer {
 
@@ -40,7 +41,8 @@ class OwnedParams : public UnitHooks<T> {
   UnitView<T> View(size_t unit) {
     views_[unit].clear();
     for (size_t p = 0; p < data[unit].size(); p++) {
-      views_[unit].push_back({data[unit][p].data(), grad[unit][p].data(), data[unit][p].size()});
+      views_[unit].push_back(
+          {NumbersOf(data[unit][p].data()), grad[unit][p].data(), data[unit][p].size()});
     }
     return views_[unit];
   }

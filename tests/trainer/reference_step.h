@@ -16,6 +16,7 @@
 
 #include "tests/trainer/owned_params.h"
 #include "tests/trainer/training_run.h"
+#include "trainer/model.h"
 #include "trainer/sampler.h"
 
 namespace weft::trainer {
@@ -34,6 +35,7 @@ class ReferenceStep {
         owned_(units_),
         matmul_(MakeMatmul<float>(config.precision)),
         model_(config.model, config.global_batch, *matmul_, owned_),
+        kept_(config.model, config.global_batch),
         sampler_(TestCorpus().train.size(), config.model.seq, config.global_batch, config.seed) {}
 
   Result Step(size_t step, const Params& params) {
@@ -65,18 +67,18 @@ class ReferenceStep {
 
   double Gradients(size_t step) {
     const size_t seq = config_.model.seq;
-    std::vector<uint8_t> inputs, targets;
+    std::vector<Token> inputs, targets;
     for (size_t slot = 0; slot < config_.global_batch; slot++) {
       const size_t at = sampler_.Offset(step, slot);
       for (size_t i = 0; i < seq; i++) {
-        inputs.push_back(uint8_t(TestCorpus().train[at + i]));
-        targets.push_back(uint8_t(TestCorpus().train[at + i + 1]));
+        inputs.push_back(Token{uint8_t(TestCorpus().train[at + i])});
+        targets.push_back(Token{uint8_t(TestCorpus().train[at + i + 1])});
       }
     }
     const double tokens = double(inputs.size());
     const double loss =
-        model_.Forward(inputs.data(), targets.data(), config_.global_batch, 1 / tokens);
-    model_.Backward(inputs.data(), config_.global_batch);
+        model_.Forward(inputs.data(), targets.data(), config_.global_batch, 1 / tokens, kept_);
+    model_.Backward(inputs.data(), config_.global_batch, kept_);
     return loss / tokens;
   }
 
@@ -111,6 +113,7 @@ class ReferenceStep {
   OwnedParams<float> owned_;
   std::unique_ptr<Matmul<float>> matmul_;
   Model<float> model_;
+  Activations<float> kept_;
   WindowSampler sampler_;
   std::vector<std::vector<Moments>> moments_;
 };

@@ -59,6 +59,10 @@ TEST(TrainState, GoesOnWithTheBitsOfARunThatWasNotInterrupted) {
   }
 }
 
+std::vector<std::byte> ValuesOf(size_t rank, int64_t steps_done) {
+  return {std::byte(rank), std::byte{5}, std::byte(steps_done)};
+}
+
 // What rank r of as many ranks has after AgreeOnState, and what was thrown.
 struct Agreed {
   std::vector<TrainState> states;
@@ -74,7 +78,7 @@ Agreed Agree(const std::vector<int64_t>& steps_done) {
     state.last.loss = 10 + double(rank);
     state.next = {rank, 7 * rank};
     state.scalars.update_count = int64_t(100 + rank);
-    if (steps_done[rank] >= 0) state.values = {float(rank), 0.5f, float(steps_done[rank])};
+    if (steps_done[rank] >= 0) state.values = ValuesOf(rank, steps_done[rank]);
     try {
       AgreeOnState(group, state);
     } catch (const RunFailure& failure) {
@@ -98,8 +102,7 @@ TEST(TrainState, IsTakenFromTheFurthestRank) {
       EXPECT_EQ(state.last.loss, 10 + double(furthest));
       EXPECT_EQ(state.next, (SamplePlace{furthest, 7 * furthest}));
       EXPECT_EQ(state.scalars.update_count, int64_t(100 + furthest));
-      EXPECT_EQ(state.values,
-                (std::vector<float>{float(furthest), 0.5f, float(cases[c][furthest])}));
+      EXPECT_EQ(state.values, ValuesOf(furthest, cases[c][furthest]));
     }
   }
 }
