@@ -22,6 +22,8 @@ void CheckNumber(const char* option, double value, bool legal, const char* range
 
 void CheckNumbers(const TrainConfig& t) {
   constexpr double kMost = 1e6;  // of what has no natural end
+  CheckNumber("--init-deviation", t.model.deviation,
+              t.model.deviation >= 0 && t.model.deviation <= 10, "0 to 10");
   CheckNumber("--lr", t.lr, t.lr > 0 && t.lr < 10, "more than 0 and less than 10");
   CheckNumber("--final-rate", t.final_rate, t.final_rate >= 0 && t.final_rate <= 1, "0 to 1");
   CheckNumber("--warmup-from", t.warmup_from, t.warmup_from >= 0 && t.warmup_from <= 1, "0 to 1");
@@ -44,6 +46,7 @@ bool WantsOrder3(const ProgramConfig& config, size_t train_bytes) {
 
 void CheckConfig(const TrainConfig& config, size_t world_size) {
   CheckRange("--steps", config.steps, 1, kStepsMax);
+  CheckRange("--vocabulary", config.model.vocabulary, 2, kVocabularyMax);
   CheckRange("--seq", config.model.seq, 2, kSeqMax);
   CheckRange("--layers", config.model.layers, 1, kLayersMax);
   CheckRange("--width", config.model.width, 1, kWidthMax);

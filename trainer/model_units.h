@@ -35,6 +35,8 @@ struct ModelConfig {
   double deviation = 0.08;
   size_t vocabulary_multiple = 128;  // rows of the token table are a multiple of it
 
+  bool operator==(const ModelConfig&) const = default;
+
   // Rows of the token table, and columns of logits; those from `vocabulary` on belong to no token.
   size_t padded_vocabulary() const {
     return (vocabulary + vocabulary_multiple - 1) / vocabulary_multiple * vocabulary_multiple;

@@ -13,6 +13,7 @@
 
 #include "base/quantity.h"
 #include "trainer/failure.h"
+#include "trainer/model_sizes.h"
 
 namespace weft::trainer {
 namespace {
@@ -85,6 +86,13 @@ class CommandLine {
     app_.add_option_function<std::string>(Name(row), set, row.meaning)->default_str(shown);
   }
 
+  // One that is set before those of the other kinds.
+  void First(const Row& row, const std::string&, const char* shown, const SetText& set) {
+    app_.add_option_function<std::string>(Name(row), set, row.meaning)
+        ->default_str(shown)
+        ->trigger_on_parse();
+  }
+
  private:
   static std::string Name(const Row& row) { return std::string("--") + row.key; }
 
@@ -127,6 +135,10 @@ class Values {
     Add(row, value, true, shown);
   }
 
+  void First(const Row& row, const std::string& value, const char* shown, const SetText& set) {
+    Choice(row, value, shown, set);
+  }
+
   std::vector<ResolvedOption> Take() { return std::move(options_); }
 
  private:
@@ -157,6 +169,24 @@ void SetPrecision(ProgramConfig& config, const std::string& text) {
   }
 }
 
+const char* ParamTypeName(NumberType type) {
+  if (type == NumberType::kBf16) return "bf16";
+  return type == NumberType::kFp16 ? "fp16" : "fp32";
+}
+
+NumberType ParseParamType(const std::string& text) {
+  for (const NumberType type : {NumberType::kFloat32, NumberType::kBf16, NumberType::kFp16}) {
+    if (text == ParamTypeName(type)) return type;
+  }
+  throw BadInput("--param-dtype " + text + " is unknown; use fp32, bf16 or fp16");
+}
+
+// Of an option that is one of two words.
+bool IsFirst(const char* option, const std::string& text, const char* first, const char* second) {
+  if (text == first || text == second) return text == first;
+  throw BadInput(fmt::format("--{} {} is unknown; use {} or {}", option, text, first, second));
+}
+
 constexpr const char* kOrder3Names[] = {"auto", "on", "off"};  // by Order3Choice
 
 void SetOrder3(ProgramConfig& config, const std::string& text) {
@@ -177,6 +207,46 @@ size_t ParseBytes(const char* option, const std::string& text) {
   return size_t(bytes);
 }
 
+// The model. That of a name comes first, whatever the order of the words: options of its shape change it.
+template <typename Sink>
+void ListModel(Sink& sink, ProgramConfig& config) {
+  ModelConfig& model = config.train.model;
+  constexpr Scope kRun = Scope::kRun;
+  sink.First({"model", kRun,
+              "a shape by name, which the other options of the model change: 1m, 3m, 11m, 25m, 50m "
+              "and 85m for bytes; gpt2, gpt2-medium, gpt2-large and gpt2-xl"},
+             NameOfSize(model), "1m", [&model](const std::string& text) {
+               if (text != kCustomSize) model = ModelOfSize(text);
+             });
+  sink.Count(
+      {"vocabulary", kRun, "tokens are below it; the token table has a multiple of 128 rows"},
+      model.vocabulary, 2, kVocabularyMax);
+  sink.Count({"seq", kRun, "tokens per sequence"}, model.seq, 2, kSeqMax);
+  sink.Count({"layers", kRun, "transformer blocks"}, model.layers, 1, kLayersMax);
+  sink.Count({"heads", kRun, "attention heads"}, model.heads, 1, kWidthMax);
+  sink.Count({"width", kRun, "channels"}, model.width, 1, kWidthMax);
+  sink.Choice({"head", kRun, "output: tied, the token table again; own, a matrix of its own"},
+              model.tied_head ? "tied" : "own", "tied", [&model](const std::string& text) {
+                model.tied_head = IsFirst("head", text, "tied", "own");
+              });
+  sink.Choice(
+      {"positions", kRun,
+       "the table of positions at first: sinusoids, or normal with GPT-2's deviation of 0.01"},
+      model.positions == Positions::kSinusoids ? "sinusoids" : "normal", "sinusoids",
+      [&model](const std::string& text) {
+        model.positions = IsFirst("positions", text, "sinusoids", "normal") ? Positions::kSinusoids
+                                                                            : Positions::kNormal;
+      });
+  sink.Number({"init-deviation", kRun, "of the matrices at first; GPT-2 has 0.02"},
+              model.deviation);
+  sink.Choice({"param-dtype", kRun,
+               "of the weights that the model reads: fp32, bf16, fp16. With 16 bits the optimizer "
+               "updates an fp32 copy, and gradients are fp32"},
+              ParamTypeName(config.train.param_type), "fp32", [&config](const std::string& text) {
+                config.train.param_type = ParseParamType(text);
+              });
+}
+
 // What is trained, and by which numbers.
 template <typename Sink>
 void ListTraining(Sink& sink, ProgramConfig& config) {
@@ -195,10 +265,6 @@ void ListTraining(Sink& sink, ProgramConfig& config) {
        "sequences of each micro-batch of each rank, which with --batch or --accumulate gives "
        "the other one; 0: as the batch comes to"},
       train.micro_batch, 0, kBatchMax);
-  sink.Count({"seq", kRun, "bytes per sequence"}, train.model.seq, 2, kSeqMax);
-  sink.Count({"layers", kRun, "transformer blocks"}, train.model.layers, 1, kLayersMax);
-  sink.Count({"heads", kRun, "attention heads"}, train.model.heads, 1, kWidthMax);
-  sink.Count({"width", kRun, "channels"}, train.model.width, 1, kWidthMax);
   sink.Number({"lr", kRanks, "peak learning rate"}, train.lr);
   sink.Choice(
       {"schedule", kRanks,
@@ -358,6 +424,7 @@ void ListRunning(Sink& sink, ProgramConfig& config) {
 
 template <typename Sink>
 void ListOptions(Sink& sink, ProgramConfig& config) {
+  ListModel(sink, config);
   ListTraining(sink, config);
   ListSharding(sink, config);
   ListRunning(sink, config);

@@ -72,17 +72,18 @@ RunPlan PlanRun(const TrainConfig& config, size_t rank, size_t ranks) {
 std::string DescribePlan(const TrainConfig& t, const RunPlan& plan, size_t ranks,
                          size_t train_bytes) {
   const double tokens = double(t.steps) * double(t.global_batch * t.model.seq);
-  std::string out =
-      fmt::format("model  GPT, {} layers x {} wide, {} heads, {} bytes of context: {} parameters\n",
-                  t.model.layers, t.model.width, t.model.heads, t.model.seq,
-                  FormatCount(double(ParameterCount(ModelUnits(t.model)))));
+  std::string out = fmt::format(
+      "model  GPT, {} layers x {} wide, {} heads, {} tokens of context: {} parameters\n",
+      t.model.layers, t.model.width, t.model.heads, t.model.seq,
+      FormatCount(double(ParameterCount(ModelUnits(t.model)))));
   out += fmt::format(
-      "plan   {} steps x {} sequences ({}) = {} tokens{}, {:.1f} TFLOP, {} products, lr {:g}, seed "
+      "plan   {} steps x {} sequences ({}) = {} tokens{}, {:.1f} TFLOP, {} products{}, lr {:g}, "
+      "seed "
       "{}\n",
       t.steps, t.global_batch, DescribeShares(t, ranks), FormatCount(tokens),
       train_bytes == 0 ? "" : fmt::format(" ({:.2f} epochs)", tokens / double(train_bytes)),
       tokens * FlopsPerToken(t.model) * 1e-12, t.precision == Precision::kBf16 ? "bf16" : "fp32",
-      t.lr, t.seed);
+      BytesOf(t.param_type) < sizeof(float) ? " of 16-bit weights" : "", t.lr, t.seed);
   if (t.warmup > t.steps) {
     out += fmt::format(
         "       the warm-up of {} steps is longer than the run, whose rate ends at {:g}, below "

@@ -27,6 +27,8 @@ using Clock = std::chrono::steady_clock;
 // Batches of a validation, and bytes of a sample, between looks at whether a rank was asked to end: well below a second.
 constexpr size_t kLookEvery = 16;
 
+constexpr size_t kByteTokens = 256;
+
 double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
@@ -88,6 +90,12 @@ Trainer::Trainer(const TrainConfig& config, const Corpus& corpus, weft_group_t g
         "the validation text has {} bytes, --seq {} needs at least {}; give more data or a smaller "
         "--seq",
         corpus.validation.size(), config.model.seq, config.model.seq + 1));
+  }
+  if (config.model.vocabulary < kByteTokens) {
+    throw BadInput(
+        fmt::format("the text has bytes as tokens, {} of them, and the model {}; give "
+                    "--vocabulary {} or more",
+                    kByteTokens, config.model.vocabulary, kByteTokens));
   }
 #ifdef _OPENMP
   omp_set_num_threads(config.threads);  // of this thread's parallel regions

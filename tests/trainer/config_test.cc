@@ -1,11 +1,13 @@
 #include "trainer/config.h"
 
+#include <map>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "trainer/failure.h"
+#include "trainer/model_sizes.h"
 #include "trainer/options.h"
 #include "trainer/resolved_config.h"
 
@@ -53,6 +55,49 @@ TEST(Options, TheBatchIsWhatWasSaidOrFourOrOneForEachMicroBatch) {
   EXPECT_EQ(LargestMicroBatch(config, 5), 2u);
   EXPECT_EQ(DescribeShares(config, 5), "3 or 4 on each rank");
   EXPECT_EQ(DescribeShares(config, 17), "1 on each rank");
+}
+
+// The name comes first wherever it stands.
+TEST(Options, AModelByNameIsChangedByTheOptionsOfItsShape) {
+  ProgramConfig c;
+  std::string help;
+  ASSERT_TRUE(Parse({"--layers", "6", "--model", "gpt2", "--param-dtype", "bf16"}, c, help));
+  EXPECT_EQ(c.train.param_type, NumberType::kBf16);
+  ModelConfig expected = ModelOfSize("gpt2");
+  EXPECT_EQ(expected.padded_vocabulary(), 50304u);
+  expected.layers = 6;
+  EXPECT_EQ(c.train.model, expected);
+  ASSERT_TRUE(Parse({"--model", "11m", "--vocabulary", "1000", "--head", "own", "--positions",
+                     "normal", "--init-deviation", "0.02"},
+                    c, help));
+  EXPECT_EQ(c.train.model.width, 384u);
+  EXPECT_EQ(c.train.model.vocabulary, 1000u);
+  EXPECT_FALSE(c.train.model.tied_head);
+  EXPECT_EQ(c.train.model.positions, Positions::kNormal);
+  EXPECT_EQ(c.train.model.deviation, 0.02);
+}
+
+TEST(Options, EveryModelHasTheSizeOfItsName) {
+  const std::map<std::string, double> millions = {{"1m", 1},
+                                                  {"3m", 2.8},
+                                                  {"11m", 10.8},
+                                                  {"25m", 25.5},
+                                                  {"50m", 49.5},
+                                                  {"85m", 85.4},
+                                                  {"gpt2", 124.5},
+                                                  {"gpt2-medium", 354.9},
+                                                  {"gpt2-large", 774.1},
+                                                  {"gpt2-xl", 1557.7}};
+  std::string names;
+  for (const auto& [name, size] : millions) {
+    const ModelConfig model = ModelOfSize(name);
+    EXPECT_EQ(NameOfSize(model), name);
+    EXPECT_NEAR(double(ParameterCount(ModelUnits(model))) * 1e-6, size, 0.05 * size) << name;
+    EXPECT_NE(SizeNames().find(name), std::string::npos);
+  }
+  ModelConfig other;
+  other.layers++;
+  EXPECT_EQ(NameOfSize(other), "custom");
 }
 
 TEST(Options, EveryOptionArrives) {
@@ -222,6 +267,12 @@ TEST(Options, BadInputIsOneLineThatNamesTheOption) {
       {{"--clip", "-1"}, "--clip -1 is out of range"},
       {{"--changed", "seed,layers"}, "--changed layers: no run can go on with another one"},
       {{"--dtype", "fp8"}, "--dtype fp8"},
+      {{"--model", "gpt3"}, "--model gpt3 is unknown; use 1m, 3m, "},
+      {{"--vocabulary", "1"}, "--vocabulary: 1"},
+      {{"--head", "free"}, "--head free is unknown; use tied or own"},
+      {{"--positions", "rotary"}, "--positions rotary is unknown; use sinusoids or normal"},
+      {{"--init-deviation", "-1"}, "--init-deviation -1 is out of range; use 0 to 10"},
+      {{"--param-dtype", "fp8"}, "--param-dtype fp8 is unknown; use fp32, bf16 or fp16"},
       {{"--strategy", "zero9"}, "--strategy zero9 is unknown; use ddp"},
       {{"--strategy", "fsdp"}, "--strategy fsdp is unknown; use ddp"},
       {{"--strategy", "fraction"}, "--strategy fraction needs --memory-budget"},

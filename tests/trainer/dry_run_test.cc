@@ -280,7 +280,7 @@ TEST(DescribeDryRun, SaysWhatIsExactAndWhatIsPredicted) {
   const std::string text = DescribeDryRun(config, {.ranks = 3, .price_per_hour = 2.5});
   SCOPED_TRACE(text);
   EXPECT_EQ(LinesOf(text, "model"),
-            "model  GPT, 2 layers x 8 wide, 2 heads, 16 bytes of context: 3.9 k parameters\n");
+            "model  GPT, 2 layers x 8 wide, 2 heads, 16 tokens of context: 3.9 k parameters\n");
   EXPECT_EQ(LinesOf(text, "plan"),
             "plan   10 steps x 4 sequences (1 or 2 on each rank) = 640 tokens, 0.0 TFLOP, fp32 "
             "products, lr 0.0025, seed 1\n");

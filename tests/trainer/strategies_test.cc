@@ -151,6 +151,52 @@ TEST_P(StrategiesTest, AllGiveTheSameBitsWithGradientsReducedIn16Bits) {
   sample.Print("strategies and 16-bit types", number);
 }
 
+TEST_P(StrategiesTest, AllGiveTheSameBitsWithWeightsOf16Bits) {
+  const test::CaseSample sample({.every = 3, .sanitized = 1}, seed());
+  size_t number = 0;
+  for (const NumberType type : {NumberType::kBf16, NumberType::kFp16}) {
+    TrainConfig config = OddConfig(WEFT_SHARD_NO_SHARD, accumulation());
+    const Outcome unrounded = RunRanks(ranks(), config)[0];
+    config.param_type = type;
+    const Outcome expected = RunRanks(ranks(), config)[0];
+    ASSERT_EQ(expected.error, "");
+    EXPECT_NE(expected.losses, unrounded.losses);
+    EXPECT_NEAR(expected.losses.back(), unrounded.losses.back(), 0.05);
+    for (const weft_shard_preset_t strategy : AllStrategies()) {
+      if (!sample.Takes(number++)) continue;
+      config.strategy = strategy;
+      config.prefetch = number % 3;
+      SCOPED_TRACE(Describe(config));
+      if (strategy == WEFT_SHARD_FRACTION) ChooseBudget(ranks(), config);
+      for (const Outcome& outcome : RunRanks(ranks(), config))
+        ExpectSameBits(outcome, expected);
+      if (HasFailure()) return;
+    }
+  }
+  sample.Print("strategies and 16-bit weights", number);
+}
+
+TEST(Strategies, AHeadOfItsOwnHasTheSameBitsUnderAll) {
+  constexpr size_t kRanks = 3;
+  TrainConfig config = OddConfig(WEFT_SHARD_NO_SHARD, WEFT_SHARD_LOCAL_THEN_REDUCE);
+  config.model.tied_head = false;
+  config.model.vocabulary = 300;  // 84 rows of padding
+  const Outcome expected = RunRanks(kRanks, config)[0];
+  ASSERT_EQ(expected.error, "");
+  EXPECT_LT(expected.losses.back(), expected.losses.front());
+  const test::CaseSample sample({.every = 2, .sanitized = 4}, 5);
+  size_t number = 0;
+  for (const weft_shard_preset_t strategy : AllStrategies()) {
+    if (!sample.Takes(number++)) continue;
+    config.strategy = strategy;
+    SCOPED_TRACE(Describe(config));
+    if (strategy == WEFT_SHARD_FRACTION) ChooseBudget(kRanks, config);
+    for (const Outcome& outcome : RunRanks(kRanks, config))
+      ExpectSameBits(outcome, expected);
+    if (HasFailure()) return;
+  }
+}
+
 // The head is tied to the embedding, which the plan knows: no step has to teach it.
 // Whole matrices on one rank each, and oneDNN for their products.
 TEST(Strategies, MuonHasTheSameBitsUnderAll) {

@@ -15,11 +15,12 @@ namespace {
 
 constexpr size_t kStateRanks = 2;
 
-TrainConfig StateConfig(weft_optimizer_kind_t optimizer) {
+TrainConfig StateConfig(weft_optimizer_kind_t optimizer, NumberType param_type) {
   TrainConfig config = SmallConfig();
   config.steps = 20;
   config.elastic = true;
   config.optimizer = optimizer;
+  config.param_type = param_type;
   return config;
 }
 
@@ -41,21 +42,25 @@ void TrainOn(const TrainConfig& config, size_t first, size_t last, std::vector<T
   });
 }
 
+void ExpectTheBitsOfAWholeRun(const TrainConfig& config) {
+  std::vector<TrainState> whole(kStateRanks), parts(kStateRanks);
+  std::vector<double> whole_losses, losses;
+  TrainOn(config, 0, 20, whole, whole_losses);
+  TrainOn(config, 0, 9, parts, losses);
+  TrainOn(config, 9, 20, parts, losses);
+  EXPECT_EQ(losses, whole_losses);
+  for (size_t rank = 0; rank < kStateRanks; rank++) {
+    EXPECT_EQ(parts[rank].steps_done, 20);
+    EXPECT_EQ(parts[rank].last.step, 20u);
+    EXPECT_EQ(parts[rank].values, whole[rank].values);
+    EXPECT_EQ(parts[rank].scalars.update_count, 20);
+  }
+}
+
 TEST(TrainState, GoesOnWithTheBitsOfARunThatWasNotInterrupted) {
   for (const weft_optimizer_kind_t optimizer : {WEFT_OPTIMIZER_ADAMW, WEFT_OPTIMIZER_MUON}) {
-    const TrainConfig config = StateConfig(optimizer);
-    std::vector<TrainState> whole(kStateRanks), parts(kStateRanks);
-    std::vector<double> whole_losses, losses;
-    TrainOn(config, 0, 20, whole, whole_losses);
-    TrainOn(config, 0, 9, parts, losses);
-    TrainOn(config, 9, 20, parts, losses);
-    EXPECT_EQ(losses, whole_losses);
-    for (size_t rank = 0; rank < kStateRanks; rank++) {
-      EXPECT_EQ(parts[rank].steps_done, 20);
-      EXPECT_EQ(parts[rank].last.step, 20u);
-      EXPECT_EQ(parts[rank].values, whole[rank].values);
-      EXPECT_EQ(parts[rank].scalars.update_count, 20);
-    }
+    for (const NumberType type : {NumberType::kFloat32, NumberType::kBf16})
+      ExpectTheBitsOfAWholeRun(StateConfig(optimizer, type));
   }
 }
 

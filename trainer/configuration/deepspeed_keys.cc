@@ -74,7 +74,7 @@ KeyEffect ReadLeastRate(const ConfigValue& value, const ConfigDocument& document
 }
 
 KeyEffect ReadBf16(const ConfigValue& value, const ConfigDocument& document) {
-  if (value.text == "true") return {{"--dtype=bf16"}};
+  if (value.text == "true") return {{"--dtype=bf16", "--param-dtype=bf16"}};
   const bool half = TextAt(document, "fp16.enabled") == "true";
   return half ? KeyEffect{{}, "fp16.enabled says which it is"} : KeyEffect{{"--dtype=fp32"}};
 }
@@ -137,8 +137,8 @@ constexpr ConfigKey kDeepSpeedKeys[] = {
      "where warm-up begins, as a part of the peak"},
     {"scheduler.params.cos_min_ratio", Takes::kNumber, Role::kOption, "final-rate",
      "where the cosine ends, as a part of the peak"},
-    {"bf16.enabled", Takes::kBool, Role::kOwn, "dtype", "true: bf16 products; false: fp32 ones",
-     ReadBf16},
+    {"bf16.enabled", Takes::kBool, Role::kOwn, "dtype",
+     "true: bf16 weights and products; false: fp32 ones", ReadBf16},
     {"bfloat16.enabled", Takes::kBool, Role::kOwn, "dtype", "as bf16.enabled", ReadBf16},
     {"fp16.enabled", Takes::kBool, Role::kOwn, "", kNoHalf, ReadFp16},
     {"fp16.auto_cast", Takes::kBool, Role::kNothing, "", kNoHalf},
