@@ -1,8 +1,12 @@
 // What forward leaves for backward: of one micro-batch. A model owns none, so that several micro-batches may be under way at once.
 //
-//   Activations<float> activations(config, batch);
-//   model.Forward(inputs, targets, batch, scale, activations);
-//   model.Backward(inputs, batch, activations);
+//   Activations<float> activations(config, batch, Recompute::kFull);
+//   model.Forward(inputs, batch, activations);
+//   loss = model.Backward(inputs, targets, batch, scale, activations);
+//
+// What backward computes again needs no memory of its own in each block: all blocks write it to the same place. The numbers are
+// the same, since nothing else is computed (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost"; selective:
+// Korthikanti et al. 2022, of which attention needs nothing here, as it keeps the sums of its rows only).
 //
 // Owns its memory and allocates in the constructor only. Thread-safety: an object belongs to one thread.
 #ifndef WEFT_TRAINER_ACTIVATIONS_H_
@@ -15,25 +19,50 @@
 
 namespace weft::trainer {
 
-// Of one block, beside what goes into it: matrices of rows = batch * seq, in the order of their making.
+// What backward computes again: nothing; norms and GELU, which cost little; all of a block but its input.
+enum class Recompute { kNone, kSelective, kFull };
+
+// Of one block, beside what goes into it: matrices of batch * seq rows, in the order of their making.
 template <typename T>
 struct BlockActivations {
-  std::vector<T> norm1, mean1, rstd1, qkv, lse, mixed;
-  std::vector<T> middle, norm2, mean2, rstd2, hidden, active;
-
-  BlockActivations(const ModelConfig& config, size_t rows);
+  T *norm1, *mean1, *rstd1, *qkv, *lse, *mixed;
+  T *middle, *norm2, *mean2, *rstd2, *hidden, *active;
 };
 
 template <typename T>
-struct Activations {
+class Activations {
+ public:
   // `batch` is the largest count of sequences.
-  Activations(const ModelConfig& config, size_t batch);
+  Activations(const ModelConfig& config, size_t batch, Recompute recompute);
+  Activations(const Activations&) = delete;
+  Activations& operator=(const Activations&) = delete;
 
-  std::vector<std::vector<T>> residual;  // what goes into each block, and out of the last one
-  std::vector<BlockActivations<T>> blocks;
-  std::vector<T> norm, mean, rstd;  // of the final norm
-  std::vector<T> logits;            // after Forward with a gradient: that of the logits
+  Recompute recompute() const { return recompute_; }
+
+  // What goes into each block, and out of the last one.
+  T* residual(size_t layer) { return residual_[layer]; }
+
+  const BlockActivations<T>& block(size_t layer) const { return blocks_[layer]; }
+
+  // Of the final norm.
+  T* norm() { return norm_; }
+
+  T* mean() { return mean_; }
+
+  T* rstd() { return rstd_; }
+
+ private:
+  T* Take(size_t count);
+
+  const Recompute recompute_;
+  std::vector<std::vector<T>> memory_;
+  std::vector<T*> residual_;
+  std::vector<BlockActivations<T>> blocks_;
+  T *norm_, *mean_, *rstd_;
 };
+
+// How many numbers they have.
+size_t ActivationCount(const ModelConfig& config, size_t batch, Recompute recompute);
 
 // Gradients in flight. They hold nothing between two calls of Backward, so a model has one such object.
 template <typename T>
@@ -43,8 +72,7 @@ struct GradientBuffers {
   std::vector<T> residual, norm, wide, qkv;
 };
 
-// How many numbers both have for so many sequences.
-size_t ActivationCount(const ModelConfig& config, size_t batch);
+size_t GradientBufferCount(const ModelConfig& config, size_t batch);
 
 }  // namespace weft::trainer
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "trainer/activations.h"
 #include "trainer/batch.h"
 #include "trainer/matmul.h"
 #include "trainer/model_units.h"
@@ -49,6 +50,7 @@ struct TrainConfig {
   Precision precision = Precision::kFp32;
   // Of the weights that the model reads. With 16 bits gradients are float32 all the same, and the optimizer updates a float32 copy.
   NumberType param_type = NumberType::kFloat32;
+  Recompute recompute = Recompute::kNone;
   // ADAMW; MUON: for the matrices of the blocks, AdamW for the rest.
   weft_optimizer_kind_t optimizer = WEFT_OPTIMIZER_ADAMW;
   weft_shard_preset_t strategy = WEFT_SHARD_NO_SHARD;

@@ -12,27 +12,69 @@ AttentionShape GptBlock<T>::AttentionOf(size_t batch) const {
 }
 
 template <typename T>
-void GptBlock<T>::Forward(UnitParams<T>& params, const T* in, BlockActivations<T>& kept, T* out,
-                          size_t batch) const {
+void GptBlock<T>::Norm1(UnitParams<T>& params, const T* in, const BlockActivations<T>& kept,
+                        size_t rows) const {
+  ops_.layer_norm(in, params.Vector(kNorm1Gain), params.Vector(kNorm1Bias), kept.norm1, kept.mean1,
+                  kept.rstd1, rows, config_.width);
+}
+
+template <typename T>
+void GptBlock<T>::Norm2(UnitParams<T>& params, const BlockActivations<T>& kept, size_t rows) const {
+  ops_.layer_norm(kept.middle, params.Vector(kNorm2Gain), params.Vector(kNorm2Bias), kept.norm2,
+                  kept.mean2, kept.rstd2, rows, config_.width);
+}
+
+template <typename T>
+void GptBlock<T>::ForwardAttention(UnitParams<T>& params, const T* in,
+                                   const BlockActivations<T>& kept, size_t batch) const {
   const size_t c = config_.width;
   const size_t rows = batch * config_.seq;
-  ops_.layer_norm(in, params.Vector(kNorm1Gain), params.Vector(kNorm1Bias), kept.norm1.data(),
-                  kept.mean1.data(), kept.rstd1.data(), rows, c);
-  matmul_.Forward(kept.norm1.data(), params.Matrix(kQkv), params.Vector(kQkvBias), kept.qkv.data(),
+  Norm1(params, in, kept, rows);
+  matmul_.Forward(kept.norm1, params.Matrix(kQkv), params.Vector(kQkvBias), kept.qkv,
                   {rows, c, 3 * c}, true);
-  ops_.attention(kept.qkv.data(), kept.mixed.data(), kept.lse.data(), AttentionOf(batch));
-  matmul_.Forward(kept.mixed.data(), params.Matrix(kProjection), params.Vector(kProjectionBias),
-                  kept.middle.data(), {rows, c, c});
-  ops_.add(kept.middle.data(), in, kept.middle.data(), rows * c);
+  ops_.attention(kept.qkv, kept.mixed, kept.lse, AttentionOf(batch));
+  matmul_.Forward(kept.mixed, params.Matrix(kProjection), params.Vector(kProjectionBias),
+                  kept.middle, {rows, c, c});
+  ops_.add(kept.middle, in, kept.middle, rows * c);
+}
 
-  ops_.layer_norm(kept.middle.data(), params.Vector(kNorm2Gain), params.Vector(kNorm2Bias),
-                  kept.norm2.data(), kept.mean2.data(), kept.rstd2.data(), rows, c);
-  matmul_.Forward(kept.norm2.data(), params.Matrix(kUp), params.Vector(kUpBias), kept.hidden.data(),
+template <typename T>
+void GptBlock<T>::ForwardHidden(UnitParams<T>& params, const BlockActivations<T>& kept,
+                                size_t rows) const {
+  const size_t c = config_.width;
+  Norm2(params, kept, rows);
+  matmul_.Forward(kept.norm2, params.Matrix(kUp), params.Vector(kUpBias), kept.hidden,
                   {rows, c, 4 * c}, true);
-  ops_.gelu(kept.hidden.data(), kept.active.data(), rows * 4 * c);
-  matmul_.Forward(kept.active.data(), params.Matrix(kDown), params.Vector(kDownBias), out,
+  ops_.gelu(kept.hidden, kept.active, rows * 4 * c);
+}
+
+template <typename T>
+void GptBlock<T>::Forward(UnitParams<T>& params, const T* in, const BlockActivations<T>& kept,
+                          T* out, size_t batch) const {
+  const size_t c = config_.width;
+  const size_t rows = batch * config_.seq;
+  ForwardAttention(params, in, kept, batch);
+  ForwardHidden(params, kept, rows);
+  matmul_.Forward(kept.active, params.Matrix(kDown), params.Vector(kDownBias), out,
                   {rows, 4 * c, c});
-  ops_.add(out, kept.middle.data(), out, rows * c);
+  ops_.add(out, kept.middle, out, rows * c);
+}
+
+template <typename T>
+void GptBlock<T>::Again(UnitParams<T>& params, const T* in, const BlockActivations<T>& kept,
+                        Recompute recompute, size_t batch) const {
+  const size_t rows = batch * config_.seq;
+  switch (recompute) {
+    case Recompute::kNone:
+      return;
+    case Recompute::kSelective:
+      Norm1(params, in, kept, rows);
+      Norm2(params, kept, rows);
+      return ops_.gelu(kept.hidden, kept.active, rows * 4 * config_.width);
+    case Recompute::kFull:
+      ForwardAttention(params, in, kept, batch);
+      return ForwardHidden(params, kept, rows);
+  }
 }
 
 template <typename T>
@@ -62,13 +104,10 @@ void GptBlock<T>::BackwardMlp(UnitParams<T>& params, const BlockActivations<T>& 
                               GradientBuffers<T>& gradients, size_t rows) const {
   const size_t c = config_.width;
   T* const wide = gradients.wide.data();
-  BackwardLinear(params, kDown, kept.active.data(), gradients.residual.data(), wide,
-                 {rows, 4 * c, c});
-  ops_.gelu_backward(kept.hidden.data(), wide, wide, rows * 4 * c);
-  BackwardLinear(params, kUp, kept.norm2.data(), wide, gradients.norm.data(), {rows, c, 4 * c},
-                 true);
-  BackwardNorm(params, kNorm2Gain, kept.middle.data(), kept.mean2.data(), kept.rstd2.data(),
-               gradients, rows, c);
+  BackwardLinear(params, kDown, kept.active, gradients.residual.data(), wide, {rows, 4 * c, c});
+  ops_.gelu_backward(kept.hidden, wide, wide, rows * 4 * c);
+  BackwardLinear(params, kUp, kept.norm2, wide, gradients.norm.data(), {rows, c, 4 * c}, true);
+  BackwardNorm(params, kNorm2Gain, kept.middle, kept.mean2, kept.rstd2, gradients, rows, c);
 }
 
 template <typename T>
@@ -77,13 +116,13 @@ void GptBlock<T>::BackwardAttention(UnitParams<T>& params, const T* in,
                                     size_t batch) const {
   const size_t c = config_.width;
   const size_t rows = batch * config_.seq;
-  BackwardLinear(params, kProjection, kept.mixed.data(), gradients.residual.data(),
-                 gradients.norm.data(), {rows, c, c});
-  ops_.attention_backward(kept.qkv.data(), kept.mixed.data(), kept.lse.data(),
-                          gradients.norm.data(), gradients.qkv.data(), AttentionOf(batch));
-  BackwardLinear(params, kQkv, kept.norm1.data(), gradients.qkv.data(), gradients.norm.data(),
+  BackwardLinear(params, kProjection, kept.mixed, gradients.residual.data(), gradients.norm.data(),
+                 {rows, c, c});
+  ops_.attention_backward(kept.qkv, kept.mixed, kept.lse, gradients.norm.data(),
+                          gradients.qkv.data(), AttentionOf(batch));
+  BackwardLinear(params, kQkv, kept.norm1, gradients.qkv.data(), gradients.norm.data(),
                  {rows, c, 3 * c}, true);
-  BackwardNorm(params, kNorm1Gain, in, kept.mean1.data(), kept.rstd1.data(), gradients, rows, c);
+  BackwardNorm(params, kNorm1Gain, in, kept.mean1, kept.rstd1, gradients, rows, c);
 }
 
 template <typename T>

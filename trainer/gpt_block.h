@@ -26,13 +26,22 @@ class GptBlock {
   GptBlock(const ModelConfig& config, Matmul<T>& matmul);
 
   // `in` and `out` are [batch, seq, width].
-  void Forward(UnitParams<T>& params, const T* in, BlockActivations<T>& kept, T* out,
+  void Forward(UnitParams<T>& params, const T* in, const BlockActivations<T>& kept, T* out,
                size_t batch) const;
+  // Before Backward: what Forward left, as far as other blocks have overwritten it since.
+  void Again(UnitParams<T>& params, const T* in, const BlockActivations<T>& kept,
+             Recompute recompute, size_t batch) const;
   // gradients.residual: that of Forward's `out`, and afterwards that of `in`.
   void Backward(UnitParams<T>& params, const T* in, const BlockActivations<T>& kept,
                 GradientBuffers<T>& gradients, size_t batch) const;
 
  private:
+  void Norm1(UnitParams<T>& params, const T* in, const BlockActivations<T>& kept,
+             size_t rows) const;
+  void Norm2(UnitParams<T>& params, const BlockActivations<T>& kept, size_t rows) const;
+  void ForwardAttention(UnitParams<T>& params, const T* in, const BlockActivations<T>& kept,
+                        size_t batch) const;
+  void ForwardHidden(UnitParams<T>& params, const BlockActivations<T>& kept, size_t rows) const;
   void BackwardMlp(UnitParams<T>& params, const BlockActivations<T>& kept,
                    GradientBuffers<T>& gradients, size_t rows) const;
   void BackwardAttention(UnitParams<T>& params, const T* in, const BlockActivations<T>& kept,

@@ -12,106 +12,110 @@ constexpr size_t kEmbeddingUnit = 0;
 template <typename T>
 Model<T>::Model(const ModelConfig& config, size_t batch, Matmul<T>& matmul, UnitHooks<T>& hooks)
     : config_(config),
-      matmul_(matmul),
       ops_(GetOps<T>()),
       block_(config, matmul),
+      head_(config, batch, matmul),
       params_(hooks),
       gradients_(config, batch) {}
 
-// The weights of the head are those of the unit that is in use.
+// The final norm, and the head where it is a part of the same unit, are left to the caller.
 template <typename T>
-void Model<T>::ForwardHead(size_t rows, Activations<T>& kept, size_t weight) {
-  matmul_.Forward(kept.norm.data(), params_.Matrix(weight), nullptr, kept.logits.data(),
-                  {rows, config_.width, config_.padded_vocabulary()}, true);
-}
-
-template <typename T>
-void Model<T>::ForwardToLogits(const Token* inputs, size_t batch, Activations<T>& kept) {
-  const size_t c = config_.width;
+void Model<T>::ForwardToHead(const Token* inputs, size_t batch, Activations<T>& kept) {
   const size_t rows = batch * config_.seq;
   params_.EnterForward(kEmbeddingUnit);
-  ops_.embed(inputs, params_.Matrix(kTokens), params_.Matrix(kPositions), kept.residual[0].data(),
-             batch, config_.seq, c);
+  ops_.embed(inputs, params_.Matrix(kTokens), params_.Matrix(kPositions), kept.residual(0), batch,
+             config_.seq, config_.width);
   params_.LeaveForward();
   for (size_t layer = 0; layer < config_.layers; layer++) {
     params_.EnterForward(layer + 1);
-    block_.Forward(params_, kept.residual[layer].data(), kept.blocks[layer],
-                   kept.residual[layer + 1].data(), batch);
+    block_.Forward(params_, kept.residual(layer), kept.block(layer), kept.residual(layer + 1),
+                   batch);
     params_.LeaveForward();
   }
   params_.EnterForward(FinalUnit());
-  ops_.layer_norm(kept.residual.back().data(), params_.Vector(kFinalGain),
-                  params_.Vector(kFinalBias), kept.norm.data(), kept.mean.data(), kept.rstd.data(),
-                  rows, c);
-  if (!config_.tied_head) ForwardHead(rows, kept, kHead);
-  params_.LeaveForward();
-  if (!config_.tied_head) return;
-  params_.EnterForward(kEmbeddingUnit);
-  ForwardHead(rows, kept, kTokens);
-  params_.LeaveForward();
+  ops_.layer_norm(kept.residual(config_.layers), params_.Vector(kFinalGain),
+                  params_.Vector(kFinalBias), kept.norm(), kept.mean(), kept.rstd(), rows,
+                  config_.width);
 }
 
 template <typename T>
-double Model<T>::Forward(const Token* inputs, const Token* targets, size_t batch, double grad_scale,
-                         Activations<T>& kept) {
-  ForwardToLogits(inputs, batch, kept);
-  return ops_.cross_entropy(kept.logits.data(), targets, grad_scale, batch * config_.seq,
-                            config_.vocabulary, config_.padded_vocabulary());
+template <typename Use>
+void Model<T>::WithHead(const Use& use) {
+  if (config_.tied_head) {
+    params_.LeaveForward();
+    params_.EnterForward(kEmbeddingUnit);
+  }
+  use(params_.Matrix(config_.tied_head ? size_t{kTokens} : size_t{kHead}));
+  params_.LeaveForward();
+}
+
+// The head has nothing to do yet; its unit is used all the same, so that training and evaluation use the units alike.
+template <typename T>
+void Model<T>::Forward(const Token* inputs, size_t batch, Activations<T>& kept) {
+  ForwardToHead(inputs, batch, kept);
+  WithHead([](Numbers) {});
 }
 
 template <typename T>
 double Model<T>::Score(const Token* inputs, const Token* targets, size_t batch, size_t skip,
                        Activations<T>& kept) {
-  ForwardToLogits(inputs, batch, kept);
-  const size_t columns = config_.padded_vocabulary();
   double loss = 0;
-  for (size_t b = 0; b < batch; b++) {
-    const size_t row = b * config_.seq + skip;
-    loss += ops_.cross_entropy(kept.logits.data() + row * columns, targets + row, 0,
-                               config_.seq - skip, config_.vocabulary, columns);
-  }
+  ForwardToHead(inputs, batch, kept);
+  WithHead([&](Numbers weight) {
+    for (size_t row = skip; row < batch * config_.seq; row += config_.seq) {
+      loss +=
+          head_.Loss(weight, kept.norm() + row * config_.width, targets + row, config_.seq - skip);
+    }
+  });
   return loss;
 }
 
 template <typename T>
-const T* Model<T>::Logits(const Token* inputs, Activations<T>& kept) {
-  ForwardToLogits(inputs, 1, kept);
-  return kept.logits.data();
+const T* Model<T>::Logits(const Token* inputs, size_t position, Activations<T>& kept) {
+  const T* logits = nullptr;
+  ForwardToHead(inputs, 1, kept);
+  WithHead([&](Numbers weight) {
+    logits = head_.Logits(weight, kept.norm() + position * config_.width);
+  });
+  return logits;
 }
 
-// Its gradient is complete where nothing else adds to it, which the caller knows.
+// Its gradient is complete where nothing else adds to it.
 template <typename T>
-void Model<T>::BackwardHead(size_t rows, const Activations<T>& kept, size_t weight) {
-  const MatmulShape shape = {rows, config_.width, config_.padded_vocabulary()};
-  matmul_.BackwardWeight(kept.norm.data(), kept.logits.data(), params_.Grad(weight), shape, true);
+double Model<T>::BackwardHead(const Token* targets, size_t rows, double scale, Activations<T>& kept,
+                              size_t weight) {
+  const double loss = head_.Backward(params_.Matrix(weight), kept.norm(), targets, rows, scale,
+                                     params_.Grad(weight), gradients_.norm.data());
   if (!config_.tied_head) params_.GradReady(weight);
-  matmul_.BackwardInput(kept.logits.data(), params_.Matrix(weight), gradients_.norm.data(), shape,
-                        true);
+  return loss;
 }
 
 template <typename T>
-void Model<T>::BackwardFinal(size_t rows, const Activations<T>& kept) {
+void Model<T>::BackwardFinal(size_t rows, Activations<T>& kept) {
   std::fill_n(gradients_.residual.begin(), rows * config_.width, T(0));
-  BackwardNorm(params_, kFinalGain, kept.residual.back().data(), kept.mean.data(), kept.rstd.data(),
+  BackwardNorm(params_, kFinalGain, kept.residual(config_.layers), kept.mean(), kept.rstd(),
                gradients_, rows, config_.width);
 }
 
 template <typename T>
-void Model<T>::Backward(const Token* inputs, size_t batch, const Activations<T>& kept) {
+double Model<T>::Backward(const Token* inputs, const Token* targets, size_t batch, double scale,
+                          Activations<T>& kept) {
   const size_t rows = batch * config_.seq;
+  double loss = 0;
   if (config_.tied_head) {
     params_.EnterBackward(kEmbeddingUnit);
-    BackwardHead(rows, kept, kTokens);
+    loss = BackwardHead(targets, rows, scale, kept, kTokens);
     params_.LeaveBackward();
   }
   params_.EnterBackward(FinalUnit());
-  if (!config_.tied_head) BackwardHead(rows, kept, kHead);
+  if (!config_.tied_head) loss = BackwardHead(targets, rows, scale, kept, kHead);
   BackwardFinal(rows, kept);
   params_.LeaveBackward();
 
   for (size_t layer = config_.layers; layer-- > 0;) {
     params_.EnterBackward(layer + 1);
-    block_.Backward(params_, kept.residual[layer].data(), kept.blocks[layer], gradients_, batch);
+    block_.Again(params_, kept.residual(layer), kept.block(layer), kept.recompute(), batch);
+    block_.Backward(params_, kept.residual(layer), kept.block(layer), gradients_, batch);
     params_.LeaveBackward();
   }
 
@@ -121,6 +125,12 @@ void Model<T>::Backward(const Token* inputs, size_t batch, const Activations<T>&
   params_.GradReady(kTokens);
   params_.GradReady(kPositions);
   params_.LeaveBackward();
+  return loss;
+}
+
+size_t WorkingNumbers(const ModelConfig& config, size_t batch, Recompute recompute) {
+  return ActivationCount(config, batch, recompute) + GradientBufferCount(config, batch) +
+         HeadTileCount(config, batch);
 }
 
 template class Model<float>;

@@ -1,9 +1,12 @@
 // A model of the GPT-2 architecture (model_units.h): forward, cross-entropy and backward, written out by hand.
 //
 //   Model<float> model(config, batch, *matmul, hooks);
-//   Activations<float> activations(config, batch);
-//   double loss = model.Forward(inputs, targets, batch, 1.0 / token_count, activations);  // sum over the tokens
-//   model.Backward(inputs, batch, activations);              // gradients are added to the views
+//   Activations<float> activations(config, batch, Recompute::kNone);
+//   model.Forward(inputs, batch, activations);
+//   double loss = model.Backward(inputs, targets, batch, 1.0 / token_count, activations);  // sum over the tokens
+//
+// Gradients are added to the views. The loss comes with backward, since logits and their gradients are taken together
+// (output_head.h).
 //
 // The model owns neither parameters and gradients, which belong to whoever implements UnitHooks, nor activations.
 //
@@ -18,6 +21,7 @@
 #include "trainer/matmul.h"
 #include "trainer/model_units.h"
 #include "trainer/ops.h"
+#include "trainer/output_head.h"
 #include "trainer/tokenizer/token.h"
 #include "trainer/unit_params.h"
 
@@ -29,33 +33,39 @@ class Model {
   // `batch` is the largest count of sequences.
   Model(const ModelConfig& config, size_t batch, Matmul<T>& matmul, UnitHooks<T>& hooks);
 
-  // Returns the sum of -log p(target) over batch * seq tokens (both arrays are [batch, seq]).
-  // grad_scale is the weight of one token's loss in the gradient.
-  double Forward(const Token* inputs, const Token* targets, size_t batch, double grad_scale,
-                 Activations<T>& kept);
-  // As Forward without backward, but the first `skip` tokens of each sequence are context only.
+  // inputs, and targets below, are [batch, seq].
+  void Forward(const Token* inputs, size_t batch, Activations<T>& kept);
+  // After Forward with the same inputs and activations. Returns the sum of -log p(target) over the tokens, each of which has the
+  // weight `scale` in the gradients.
+  double Backward(const Token* inputs, const Token* targets, size_t batch, double scale,
+                  Activations<T>& kept);
+  // Forward without backward: the sum, but the first `skip` tokens of each sequence are context only.
   double Score(const Token* inputs, const Token* targets, size_t batch, size_t skip,
                Activations<T>& kept);
-  // The logits of one sequence of `seq` tokens, [seq, padded_vocabulary], which stand in `kept`.
-  const T* Logits(const Token* inputs, Activations<T>& kept);
-  // After Forward with the same inputs and activations.
-  void Backward(const Token* inputs, size_t batch, const Activations<T>& kept);
+  // The logits after token `position` of one sequence of `seq` tokens, [padded_vocabulary]; valid until the next call.
+  const T* Logits(const Token* inputs, size_t position, Activations<T>& kept);
 
  private:
-  void ForwardToLogits(const Token* inputs, size_t batch, Activations<T>& kept);
-  void ForwardHead(size_t rows, Activations<T>& kept, size_t weight);
-  void BackwardHead(size_t rows, const Activations<T>& kept, size_t weight);
-  void BackwardFinal(size_t rows, const Activations<T>& kept);
+  // Runs `use` with the weights of the head, in forward.
+  template <typename Use>
+  void WithHead(const Use& use);
+  void ForwardToHead(const Token* inputs, size_t batch, Activations<T>& kept);
+  double BackwardHead(const Token* targets, size_t rows, double scale, Activations<T>& kept,
+                      size_t weight);
+  void BackwardFinal(size_t rows, Activations<T>& kept);
 
   size_t FinalUnit() const { return config_.layers + 1; }
 
   const ModelConfig config_;
-  Matmul<T>& matmul_;
   const Ops<T>& ops_;
   const GptBlock<T> block_;
+  OutputHead<T> head_;
   UnitParams<T> params_;
   GradientBuffers<T> gradients_;
 };
+
+// How many numbers a model and the activations of one micro-batch have.
+size_t WorkingNumbers(const ModelConfig& config, size_t batch, Recompute recompute);
 
 }  // namespace weft::trainer
 

@@ -187,6 +187,15 @@ bool IsFirst(const char* option, const std::string& text, const char* first, con
   throw BadInput(fmt::format("--{} {} is unknown; use {} or {}", option, text, first, second));
 }
 
+constexpr const char* kRecomputeNames[] = {"none", "selective", "full"};  // by Recompute
+
+Recompute ParseRecompute(const std::string& text) {
+  for (size_t i = 0; i < std::size(kRecomputeNames); i++) {
+    if (text == kRecomputeNames[i]) return Recompute(i);
+  }
+  throw BadInput("--recompute " + text + " is unknown; use none, selective or full");
+}
+
 constexpr const char* kOrder3Names[] = {"auto", "on", "off"};  // by Order3Choice
 
 void SetOrder3(ProgramConfig& config, const std::string& text) {
@@ -299,6 +308,11 @@ void ListTraining(Sink& sink, ProgramConfig& config) {
                "it)"},
               PrecisionName(train.precision), "auto",
               [&config](const std::string& text) { SetPrecision(config, text); });
+  sink.Choice({"recompute", kRanks,
+               "what backward computes again in place of keeping it: none; selective, norms and "
+               "GELU; full, all of a block but its input"},
+              kRecomputeNames[size_t(train.recompute)], "none",
+              [&train](const std::string& text) { train.recompute = ParseRecompute(text); });
   sink.Count({"accumulate", kRanks, "micro-batches per step"}, train.accumulate, 1, kBatchMax, "1");
 }
 

@@ -65,7 +65,8 @@ RunPlan PlanRun(const TrainConfig& config, size_t rank, size_t ranks) {
   RunPlan plan;
   plan.sharding = DataParallel::PlanOf(ModelUnits(config.model), config, rank, ranks);
   plan.activation_bytes =
-      ActivationCount(config.model, LargestMicroBatch(config, ranks)) * sizeof(float);
+      WorkingNumbers(config.model, LargestMicroBatch(config, ranks), config.recompute) *
+      sizeof(float);
   return plan;
 }
 

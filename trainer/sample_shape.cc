@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "trainer/model.h"
+
 namespace weft::trainer {
 namespace {
 
@@ -38,7 +40,8 @@ class Cost {
   double Bytes(const SampleShape& s) const {
     double bytes = 0;
     ForEachModel(s, [&](const ModelConfig& model, size_t) {
-      bytes += ParameterBytes(model) + 4 * double(ActivationCount(model, s.sequences));
+      bytes +=
+          ParameterBytes(model) + 4 * double(WorkingNumbers(model, s.sequences, config_.recompute));
     });
     return bytes * double(s.ranks);
   }

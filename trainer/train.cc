@@ -84,7 +84,7 @@ Trainer::Trainer(const TrainConfig& config, const Corpus& corpus, weft_group_t g
       micro_batch_(LargestMicroBatch(config, parallel_.size())),
       sampler_(corpus.train.size(), config.model.seq, config.global_batch, config.seed),
       model_(config.model, micro_batch_, *matmul_, parallel_),
-      activations_(config.model, micro_batch_) {
+      activations_(config.model, micro_batch_, config.recompute) {
   if (corpus.validation.size() <= config.model.seq) {
     throw BadInput(fmt::format(
         "the validation text has {} bytes, --seq {} needs at least {}; give more data or a smaller "
@@ -202,8 +202,8 @@ StepRecord Trainer::TryStep(size_t index) {
       parallel_.CheckSamples(offsets.data(), offsets.size() * sizeof offsets[0]);
     }
     parallel_.BeginMicrobatch(micro, micro + 1 == config_.accumulate);
-    loss += model_.Forward(inputs_.data(), targets_.data(), share.count, scale, activations_);
-    model_.Backward(inputs_.data(), share.count, activations_);
+    model_.Forward(inputs_.data(), share.count, activations_);
+    loss += model_.Backward(inputs_.data(), targets_.data(), share.count, scale, activations_);
     parallel_.EndMicrobatch();
   }
   const int64_t exposed_ns = parallel_.Finish();
@@ -280,8 +280,7 @@ std::string Trainer::Generate(const std::string& prompt, size_t count, double te
     CopyBytes(text, text.size() - used, used, inputs_.data());
     parallel_.BeginEvaluation(1);
     parallel_.BeginMicrobatch(0, true);
-    const float* logits = model_.Logits(inputs_.data(), activations_) +
-                          (used - 1) * config_.model.padded_vocabulary();
+    const float* logits = model_.Logits(inputs_.data(), used - 1, activations_);
     parallel_.EndMicrobatch();
     parallel_.Finish();
     parallel_.EndStep();

@@ -102,20 +102,25 @@ struct Runner {
   Model<T> model;
   Activations<T> kept;
 
-  Runner(const ModelConfig& config, const std::unique_ptr<Matmul<T>>& matmul, UnitHooks<T>& hooks)
-      : model(config, 2, *matmul, hooks), kept(config, 2) {}
+  Runner(const ModelConfig& config, const std::unique_ptr<Matmul<T>>& matmul, UnitHooks<T>& hooks,
+         Recompute recompute = Recompute::kNone)
+      : model(config, 2, *matmul, hooks), kept(config, 2, recompute) {}
 
-  double Forward(const Token* inputs, const Token* targets, double scale) {
-    return model.Forward(inputs, targets, 2, scale, kept);
+  // Forward and backward; the loss.
+  double Step(const Token* inputs, const Token* targets, double scale) {
+    model.Forward(inputs, 2, kept);
+    return model.Backward(inputs, targets, 2, scale, kept);
   }
 
-  double Score(const Token* inputs, const Token* targets, size_t skip) {
+  double Loss(const Token* inputs, const Token* targets, size_t skip = 0) {
     return model.Score(inputs, targets, 2, skip, kept);
   }
 
-  const T* Logits(const Token* inputs) { return model.Logits(inputs, kept); }
-
-  void Backward(const Token* inputs) { model.Backward(inputs, 2, kept); }
+  // After the token at `position`.
+  std::vector<T> Logits(const Token* inputs, size_t position, size_t count) {
+    const T* logits = model.Logits(inputs, position, kept);
+    return {logits, logits + count};
+  }
 };
 
 // A model whose parameters are larger than usual, so that every gradient is felt.
@@ -147,10 +152,9 @@ void ExpectEveryGradient(const ModelConfig& shape) {
   Tiny tiny(shape);
   Runner<double> model(tiny.config, tiny.matmul, tiny.hooks);
   constexpr double kScale = 0.125;
-  model.Forward(kInputs, kTargets, kScale);
-  model.Backward(kInputs);
+  model.Step(kInputs, kTargets, kScale);
   const auto f = [&] {
-    return kScale * model.Forward(kInputs, kTargets, 0);
+    return kScale * model.Loss(kInputs, kTargets);
   };
   for (size_t u = 0; u < tiny.units.size(); u++) {
     for (size_t p = 0; p < tiny.units[u].params.size(); p++) {
@@ -174,8 +178,8 @@ TEST(Model, BackwardIsTheGradientWhereTheHeadIsAMatrixOfItsOwn) {
 TEST(Model, PaddingOfTheVocabularyTakesNoPart) {
   Tiny tiny;
   Runner<double> model(tiny.config, tiny.matmul, tiny.hooks);
-  const double before = model.Forward(kInputs, kTargets, 1);
-  model.Backward(kInputs);
+  model.Step(kInputs, kTargets, 1);
+  const double before = model.Loss(kInputs, kTargets);
   const size_t first = 7 * tiny.config.width;
   std::vector<double>& wte = tiny.hooks.data[0][kTokens];
   ASSERT_EQ(wte.size(), 8 * tiny.config.width);
@@ -183,7 +187,7 @@ TEST(Model, PaddingOfTheVocabularyTakesNoPart) {
     EXPECT_EQ(tiny.hooks.grad[0][kTokens][i], 0);
     wte[i] = 100;
   }
-  EXPECT_EQ(model.Forward(kInputs, kTargets, 1), before);
+  EXPECT_EQ(model.Loss(kInputs, kTargets), before);
 }
 
 TEST(Model, PaddingOfTheVocabularyBeginsAsZero) {
@@ -202,17 +206,71 @@ TEST(Model, MicroBatchesUnderWayDoNotMix) {
   Runner<double> model(apart.config, apart.matmul, apart.hooks);
   for (const Token* inputs : {kInputs, other}) {
     apart.hooks.Forget();
-    model.Forward(inputs, kTargets, 1);
-    model.Backward(inputs);
+    model.Step(inputs, kTargets, 1);
   }
   Runner<double> first(together.config, together.matmul, together.hooks);
-  Activations<double> second(together.config, 2);
-  first.Forward(kInputs, kTargets, 1);
-  first.model.Forward(other, kTargets, 2, 1, second);
-  first.Backward(kInputs);
+  Activations<double> second(together.config, 2, Recompute::kNone);
+  first.model.Forward(kInputs, 2, first.kept);
+  first.model.Forward(other, 2, second);
+  first.model.Backward(kInputs, kTargets, 2, 1, first.kept);
   together.hooks.Forget();
-  first.model.Backward(other, 2, second);
+  first.model.Backward(other, kTargets, 2, 1, second);
   EXPECT_EQ(together.hooks.grad, apart.hooks.grad);
+}
+
+// Bit for bit, also with another micro-batch in between, whose blocks write to the same places.
+TEST(Model, RecomputationChangesNoBit) {
+  const Token other[8] = {1, 1, 2, 6, 0, 4, 4, 3};
+  Tiny still;
+  Runner<double> expected(still.config, still.matmul, still.hooks);
+  const double loss = expected.Step(kInputs, kTargets, 1);
+  for (const Recompute recompute : {Recompute::kSelective, Recompute::kFull}) {
+    Tiny again;
+    Runner<double> model(again.config, again.matmul, again.hooks, recompute);
+    model.Step(other, kTargets, 1);
+    for (auto& unit : again.hooks.grad) {
+      for (auto& gradient : unit)
+        gradient.assign(gradient.size(), 0);
+    }
+    again.hooks.Forget();
+    EXPECT_EQ(model.Step(kInputs, kTargets, 1), loss);
+    EXPECT_EQ(again.hooks.grad, still.hooks.grad);
+  }
+}
+
+TEST(Model, RecomputationKeepsAQuarterOfTheActivationsOfTwelveLayers) {
+  const ModelConfig model = {.seq = 256, .width = 384, .layers = 12, .heads = 6};
+  const double all = double(WorkingNumbers(model, 8, Recompute::kNone));
+  EXPECT_LT(double(WorkingNumbers(model, 8, Recompute::kSelective)), 0.7 * all);
+  EXPECT_LT(double(WorkingNumbers(model, 8, Recompute::kFull)), 0.25 * all);
+}
+
+// More rows than a tile has, and a tile that is not full.
+TEST(OutputHead, TilesGiveTheGradientsOfTheWhole) {
+  const ModelConfig shape = {
+      .vocabulary = 9, .seq = 550, .width = 8, .heads = 2, .vocabulary_multiple = 4};
+  constexpr size_t kRows = 1100;
+  const auto matmul = MakeReferenceMatmul<double>(Precision::kFp32);
+  OutputHead<double> head(shape, 2, *matmul);
+  const auto hidden = RandomValues(kRows * 8, 1), weight = RandomValues(12 * 8, 2);
+  std::vector<Token> targets(kRows);
+  for (size_t i = 0; i < kRows; i++)
+    targets[i] = Token(i * 7 % 9);
+  std::vector<double> logits(kRows * 12), dweight(12 * 8), dhidden(kRows * 8), dx(kRows * 8),
+      dw(12 * 8);
+  const double loss = head.Backward(NumbersOf(weight.data()), hidden.data(), targets.data(), kRows,
+                                    0.5, dweight.data(), dhidden.data());
+  const MatmulShape whole = {kRows, 8, 12};
+  matmul->Forward(hidden.data(), NumbersOf(weight.data()), nullptr, logits.data(), whole, true);
+  EXPECT_NEAR(
+      loss, GetOps<double>().cross_entropy(logits.data(), targets.data(), 0.5, kRows, 9, 12), 1e-9);
+  EXPECT_NEAR(head.Loss(NumbersOf(weight.data()), hidden.data(), targets.data(), kRows), loss,
+              1e-9);
+  matmul->BackwardWeight(hidden.data(), logits.data(), dw.data(), whole, true);
+  matmul->BackwardInput(logits.data(), NumbersOf(weight.data()), dx.data(), whole, true);
+  for (size_t i = 0; i < dw.size(); i++)
+    EXPECT_NEAR(dweight[i], dw[i], 1e-11);
+  EXPECT_EQ(dhidden, dx);
 }
 
 // Parameters of 16 bits, whose gradients are float32.
@@ -267,9 +325,7 @@ TEST(Model, ComputesWithWeightsOf16BitsAsWithTheSameValuesIn32) {
       HalfParams half(units, whole, type);
       const auto matmul = MakeMatmul<float>(precision);
       Runner<float> expected(kTinyShape, matmul, whole), model(kTinyShape, matmul, half);
-      EXPECT_EQ(model.Forward(kInputs, kTargets, 1), expected.Forward(kInputs, kTargets, 1));
-      model.Backward(kInputs);
-      expected.Backward(kInputs);
+      EXPECT_EQ(model.Step(kInputs, kTargets, 1), expected.Step(kInputs, kTargets, 1));
       EXPECT_EQ(half.grad, whole.grad);
     }
   }
@@ -278,17 +334,16 @@ TEST(Model, ComputesWithWeightsOf16BitsAsWithTheSameValuesIn32) {
 TEST(Model, ScoreLeavesOutTheContext) {
   Tiny tiny;
   Runner<double> model(tiny.config, tiny.matmul, tiny.hooks);
-  const double all = model.Forward(kInputs, kTargets, 0);
-  EXPECT_DOUBLE_EQ(model.Score(kInputs, kTargets, 0), all);
+  EXPECT_DOUBLE_EQ(model.Loss(kInputs, kTargets), model.Step(kInputs, kTargets, 1));
   double last = 0;  // of each sequence, from the logits themselves
   for (const size_t b : {0, 1}) {
-    const double* row = model.Logits(kInputs + 4 * b) + 3 * tiny.config.padded_vocabulary();
+    const std::vector<double> row = model.Logits(kInputs + 4 * b, 3, tiny.config.vocabulary);
     double sum = 0;
-    for (size_t i = 0; i < tiny.config.vocabulary; i++)
-      sum += std::exp(row[i]);
+    for (const double logit : row)
+      sum += std::exp(logit);
     last += std::log(sum) - row[kTargets[4 * b + 3]];
   }
-  EXPECT_NEAR(model.Score(kInputs, kTargets, 3), last, 1e-12);
+  EXPECT_NEAR(model.Loss(kInputs, kTargets, 3), last, 1e-12);
 }
 
 TEST(Model, PositionsStartAsSinusoids) {
@@ -311,7 +366,7 @@ TEST(Model, HeadsAndHiddenUnitsAreIntervalsOfTheirParameters) {
   for (const std::vector<std::string>& names : cut_together) {
     Tiny tiny;  // two heads, so each has one half
     Runner<double> model(tiny.config, tiny.matmul, tiny.hooks);
-    const double before = model.Forward(kInputs, kTargets, 0);
+    const double before = model.Loss(kInputs, kTargets);
     size_t turned = 0;
     for (size_t u = 0; u < tiny.units.size(); u++) {
       for (size_t p = 0; p < tiny.units[u].params.size(); p++) {
@@ -322,24 +377,22 @@ TEST(Model, HeadsAndHiddenUnitsAreIntervalsOfTheirParameters) {
                     values.end());
         turned++;
         if (turned == 1) {
-          EXPECT_GT(std::abs(model.Forward(kInputs, kTargets, 0) - before), 1e-6);
+          EXPECT_GT(std::abs(model.Loss(kInputs, kTargets) - before), 1e-6);
         }
       }
     }
     EXPECT_EQ(turned, names.size());
-    EXPECT_NEAR(model.Forward(kInputs, kTargets, 0), before, 1e-12);
+    EXPECT_NEAR(model.Loss(kInputs, kTargets), before, 1e-12);
   }
 }
 
 TEST(Model, BackwardAddsToTheGradients) {
   Tiny tiny;
   Runner<double> model(tiny.config, tiny.matmul, tiny.hooks);
-  model.Forward(kInputs, kTargets, 1);
-  model.Backward(kInputs);
+  model.Step(kInputs, kTargets, 1);
   const auto once = tiny.hooks.grad;
   tiny.hooks.Forget();
-  model.Forward(kInputs, kTargets, 1);
-  model.Backward(kInputs);
+  model.Step(kInputs, kTargets, 1);
   for (size_t u = 0; u < once.size(); u++) {
     for (size_t p = 0; p < once[u].size(); p++) {
       for (size_t i = 0; i < once[u][p].size(); i++) {
@@ -352,8 +405,7 @@ TEST(Model, BackwardAddsToTheGradients) {
 TEST(Model, AnnouncesEveryGradientOnceAndInsideItsUnit) {
   Tiny tiny;
   Runner<double> model(tiny.config, tiny.matmul, tiny.hooks);
-  model.Forward(kInputs, kTargets, 1);
-  model.Backward(kInputs);
+  model.Step(kInputs, kTargets, 1);
   const std::vector<std::string> expected = {
       "pre_forward 0",  "post_forward 0",  "pre_forward 1",  "post_forward 1",
       "pre_forward 2",  "post_forward 2",  "pre_forward 3",  "post_forward 3",
@@ -371,9 +423,7 @@ TEST(Model, AsksForAddressesAtEveryUse) {
   Runner<double> model(moving.config, moving.matmul, hooks);
   for (size_t pass = 0; pass < 2; pass++) {
     still.hooks.Forget();
-    EXPECT_EQ(model.Forward(kInputs, kTargets, 1), expected.Forward(kInputs, kTargets, 1));
-    model.Backward(kInputs);
-    expected.Backward(kInputs);
+    EXPECT_EQ(model.Step(kInputs, kTargets, 1), expected.Step(kInputs, kTargets, 1));
     EXPECT_EQ(moving.hooks.grad, still.hooks.grad);
   }
 }
@@ -382,10 +432,9 @@ TEST(Model, LaterBytesDoNotChangeEarlierLogits) {
   Tiny tiny;
   Runner<double> model(tiny.config, tiny.matmul, tiny.hooks);
   const Token a[4] = {1, 2, 3, 4}, b[4] = {1, 2, 6, 0};
-  const double* logits = model.Logits(a);
-  const std::vector<double> before(logits, logits + 2 * tiny.config.padded_vocabulary());
-  logits = model.Logits(b);
-  EXPECT_EQ(before, std::vector<double>(logits, logits + 2 * tiny.config.padded_vocabulary()));
+  for (size_t position = 0; position < 2; position++)
+    EXPECT_EQ(model.Logits(a, position, 7), model.Logits(b, position, 7));
+  EXPECT_NE(model.Logits(a, 2, 7), model.Logits(b, 2, 7));
 }
 
 TEST(Model, InitialValuesDependOnSeedAndPositionOnly) {
@@ -423,8 +472,9 @@ TEST(Model, KeepsAsManyNumbersAsThePlanSays) {
       };
       const double before = taken();
       const Model<float> model(config, batch, *matmul, params);
-      const Activations<float> activations(config, batch);
-      const double planned = double(ActivationCount(config, batch) * sizeof(float));
+      const Recompute recompute = batch == 4 ? Recompute::kNone : Recompute::kSelective;
+      const Activations<float> activations(config, batch, recompute);
+      const double planned = double(WorkingNumbers(config, batch, recompute) * sizeof(float));
       EXPECT_NEAR((taken() - before) / planned, 1, 0.02) << planned;
     }
   }

@@ -35,7 +35,7 @@ class ReferenceStep {
         owned_(units_),
         matmul_(MakeMatmul<float>(config.precision)),
         model_(config.model, config.global_batch, *matmul_, owned_),
-        kept_(config.model, config.global_batch),
+        kept_(config.model, config.global_batch, Recompute::kNone),
         sampler_(TestCorpus().train.size(), config.model.seq, config.global_batch, config.seed) {}
 
   Result Step(size_t step, const Params& params) {
@@ -76,9 +76,9 @@ class ReferenceStep {
       }
     }
     const double tokens = double(inputs.size());
+    model_.Forward(inputs.data(), config_.global_batch, kept_);
     const double loss =
-        model_.Forward(inputs.data(), targets.data(), config_.global_batch, 1 / tokens, kept_);
-    model_.Backward(inputs.data(), config_.global_batch, kept_);
+        model_.Backward(inputs.data(), targets.data(), config_.global_batch, 1 / tokens, kept_);
     return loss / tokens;
   }
 

@@ -78,7 +78,8 @@ std::vector<size_t> PrefetchesOf(weft_shard_preset_t strategy) {
 std::string Describe(const TrainConfig& config) {
   return std::string(weft_shard_preset_name(config.strategy)) +
          (config.no_overlap ? ", no overlap" : "") + ", prefetch " +
-         std::to_string(config.prefetch) + ", views " + std::to_string(config.views);
+         std::to_string(config.prefetch) + ", views " + std::to_string(config.views) +
+         ", recompute " + std::to_string(int(config.recompute));
 }
 
 void ExpectSameBits(const Outcome& got, const Outcome& expected) {
@@ -114,6 +115,7 @@ TEST_P(StrategiesTest, AllGiveTheSameBitsWhateverIsOverlappedOrPrefetched) {
         TrainConfig config = OddConfig(strategy, accumulation());
         config.no_overlap = no_overlap;
         config.prefetch = prefetch;
+        config.recompute = Recompute(number / 3 % 3);
         config.views = static_cast<weft_shard_views_t>(number % 3);
         SCOPED_TRACE(Describe(config));
         if (strategy == WEFT_SHARD_FRACTION) ChooseBudget(ranks(), config);

@@ -7,6 +7,10 @@ namespace {
 
 using Role = ConfigKey::Role;
 
+KeyEffect ReadRecompute(const ConfigValue& value, const ConfigDocument&) {
+  return {{value.text == "true" ? "--recompute=full" : "--recompute=none"}};
+}
+
 KeyEffect ReadMixed(const ConfigValue& value, const ConfigDocument& document) {
   static const WordEffect words[] = {
       {"no", {{"--dtype=fp32"}}},
@@ -119,8 +123,8 @@ constexpr ConfigKey kAccelerateKeys[] = {
      "all ranks always begin with the values of rank 0"},
     {"fsdp_config.fsdp_cpu_ram_efficient_loading", Takes::kBool, Role::kNothing, "", kCheckpoints},
     {"fsdp_config.fsdp_state_dict_type", Takes::kText, Role::kNothing, "", kCheckpoints},
-    {"fsdp_config.fsdp_activation_checkpointing", Takes::kBool, Role::kAlways, "false",
-     "activations are kept, all of them"},
+    {"fsdp_config.fsdp_activation_checkpointing", Takes::kBool, Role::kOwn, "recompute",
+     "true: full; false: none", ReadRecompute},
     {"deepspeed_config.zero_stage", Takes::kWhole, Role::kOwn, "strategy",
      "as zero_optimization.stage", ReadAccelerateStage},
     {"deepspeed_config.gradient_accumulation_steps", Takes::kWhole, Role::kOption, "accumulate",

@@ -96,7 +96,7 @@ KeyEffect ReadReduceType(const ConfigValue& value, const ConfigDocument& documen
 
 constexpr const char* kAlwaysAverage =
     "gradients are added in fp32 in one order and divided after it, which needs neither";
-constexpr const char* kNoRecompute = "activations are kept, all of them";
+constexpr const char* kNoRecompute = "--recompute says what is computed again";
 constexpr const char* kMetrics = "metrics.jsonl of the run has all figures of each step";
 
 constexpr ConfigKey kDeepSpeedKeys[] = {
