@@ -6,6 +6,7 @@
 
 #include "trainer/config.h"
 #include "trainer/failure.h"
+#include "trainer/optimizer_setup.h"
 
 namespace weft::trainer {
 namespace {
@@ -37,6 +38,7 @@ TrainConfig WithDefaults(const TrainConfig& config, size_t ranks) {
     accumulate = turn > 0 && batch >= turn && batch % turn == 0 ? batch / turn : 1;
   if (batch == 0)
     batch = turn > 0 ? turn * accumulate : std::max(kDefaultBatch, ranks * accumulate);
+  ChooseOptimizerNumbers(resolved);
   return resolved;
 }
 

@@ -5,6 +5,7 @@
 #include "weft/shard.h"
 
 #include "trainer/failure.h"
+#include "trainer/optimizer_setup.h"
 
 namespace weft::trainer {
 namespace {
@@ -20,7 +21,8 @@ void CheckNumber(const char* option, double value, bool legal, const char* range
   if (!legal) throw BadInput(fmt::format("{} {} is out of range; use {}", option, value, range));
 }
 
-void CheckNumbers(const TrainConfig& t) {
+void CheckNumbers(TrainConfig t) {
+  ChooseOptimizerNumbers(t);
   constexpr double kMost = 1e6;  // of what has no natural end
   CheckNumber("--init-deviation", t.model.deviation,
               t.model.deviation >= 0 && t.model.deviation <= 10, "0 to 10");
@@ -32,6 +34,12 @@ void CheckNumbers(const TrainConfig& t) {
   CheckNumber("--beta1", t.beta1, t.beta1 >= 0 && t.beta1 < 1, "0 to less than 1");
   CheckNumber("--beta2", t.beta2, t.beta2 >= 0 && t.beta2 < 1, "0 to less than 1");
   CheckNumber("--eps", t.epsilon, t.epsilon > 0 && t.epsilon <= 1, "more than 0, up to 1");
+  CheckNumber("--momentum", t.momentum, t.momentum >= 0 && t.momentum < 1, "0 to less than 1");
+  CheckNumber("--trust", t.trust, t.trust > 0 && t.trust <= 1, "more than 0, up to 1");
+  CheckNumber("--muon-factor", t.muon_factor, t.muon_factor > 0 && t.muon_factor <= kMost,
+              "more than 0, up to 1000000");
+  CheckNumber("--loss-scale", t.loss_scale, t.loss_scale >= 0 && t.loss_scale <= 16777216,
+              "0, for a dynamic one, to 16777216");
   CheckNumber("--clip", t.grad_clip, t.grad_clip >= 0 && t.grad_clip <= kMost,
               "0 to 1000000, 0 for no limit");
 }

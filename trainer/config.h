@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,9 @@ constexpr size_t kRanksMax = 65536;
 constexpr size_t kPrefetchMax = 1000;
 constexpr int kThreadsMax = 1024;
 
+// Of a number of the optimizer that was not given: nobody would give it.
+constexpr double kByKind = std::numeric_limits<double>::lowest();
+
 struct TrainConfig {
   ModelConfig model;
   size_t steps = 5000;
@@ -42,16 +46,26 @@ struct TrainConfig {
   double final_rate = 0.05;  // of the peak, at the end
   size_t decay = 0;          // last steps of kWsd, in which the rate falls; 0: a tenth
   double weight_decay = 0.1;
-  double beta1 = 0.9;   // of AdamW
-  double beta2 = 0.95;  // instead of 0.999: it follows the gradients of short runs
-  double epsilon = 1e-8;
-  double grad_clip = 1.0;  // largest norm; 0: none
+  // Of the optimizer; ChooseOptimizerNumbers (optimizer_setup.h) fills in what is kByKind.
+  double beta1 = 0.9;      // of AdamW, Lion and LAMB
+  double beta2 = kByKind;  // of AdamW 0.95 instead of 0.999: it follows the gradients of short runs
+  double epsilon = kByKind;   // of AdamW and LAMB
+  double momentum = kByKind;  // of SGD, LARS and Muon
+  bool nesterov = false;      // of SGD
+  double trust = 0.001;       // of LARS
+  // Muon's learning rate where AdamW's is 1: its updates have a norm of their own, and 0.02 is what its authors use.
+  double muon_factor = 8;
+  double loss_scale = kByKind;       // 0: dynamic
+  size_t loss_scale_power = 16;      // a dynamic one begins with 2 to this power
+  size_t loss_scale_window = 1000;   // steps without an overflow before it doubles
+  size_t loss_scale_hysteresis = 2;  // overflows before it is halved
+  double grad_clip = 1.0;            // largest norm; 0: none
   uint64_t seed = 1;
   Precision precision = Precision::kFp32;
   // Of the weights that the model reads. With 16 bits gradients are float32 all the same, and the optimizer updates a float32 copy.
   NumberType param_type = NumberType::kFloat32;
   Recompute recompute = Recompute::kNone;
-  // ADAMW; MUON: for the matrices of the blocks, AdamW for the rest.
+  // Not OWN. MUON: for the matrices of the blocks, AdamW for the rest.
   weft_optimizer_kind_t optimizer = WEFT_OPTIMIZER_ADAMW;
   weft_shard_preset_t strategy = WEFT_SHARD_NO_SHARD;
   weft_shard_accumulation_t accumulation = WEFT_SHARD_LOCAL_THEN_REDUCE;

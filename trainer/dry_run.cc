@@ -99,8 +99,8 @@ std::string DescribeRate(const TrainConfig& config, const StepSample& sample) {
   return fmt::format(
       "rate   measured: {}FLOP/s in the model's {} products of {} rows, {}FLOP/s in the fastest{}, "
       "{}\n",
-      FormatFlops(sample.gemm.mean), config.precision == Precision::kBf16 ? "bf16" : "fp32",
-      sample.gemm.rows, FormatFlops(sample.gemm.peak),
+      FormatFlops(sample.gemm.mean), NameOf(config.precision), sample.gemm.rows,
+      FormatFlops(sample.gemm.peak),
       shape.ranks == 1 ? std::string() : fmt::format(", on each of {} ranks at once", shape.ranks),
       Counted(size_t(config.threads), "thread", "threads"));
 }

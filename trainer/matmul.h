@@ -6,7 +6,8 @@
 //   matmul->BackwardWeight(x, dy, dw, {m, k, n});    // dw += x^T dy
 //
 // float runs on oneDNN, with one primitive per shape made on first use; double, and every build with
-// sanitizers, on a plain loop. kBf16 rounds both inputs to bfloat16 and adds in float32. Weights may have
+// sanitizers, on a plain loop. kBf16 and kFp16 round both inputs to 16 bits and add in float32; kFp16 is
+// emulated. Weights may have
 // 16 bits: they are multiplied where they lie if the product rounds to their type, else widened first, which is exact.
 //
 // Thread-safety: an object belongs to the thread that made it.
@@ -20,7 +21,10 @@
 
 namespace weft::trainer {
 
-enum class Precision { kFp32, kBf16 };
+enum class Precision { kFp32, kBf16, kFp16 };
+
+// "fp32".
+const char* NameOf(Precision precision);
 
 struct MatmulShape {
   size_t m = 0;

@@ -62,7 +62,7 @@ dnnl::matmul::primitive_desc Describe(const dnnl::engine& engine, const Product&
 class DnnlMatmul : public Matmul<float> {
  public:
   explicit DnnlMatmul(Precision precision)
-      : inputs_(precision == Precision::kBf16 ? Type::bf16 : Type::f32) {}
+      : precision_(precision), inputs_(precision == Precision::kBf16 ? Type::bf16 : Type::f32) {}
 
   void Forward(const float* x, Numbers w, const float* bias, float* y, MatmulShape s,
                bool w_transposed) override {
@@ -138,12 +138,24 @@ class DnnlMatmul : public Matmul<float> {
 
   // The numbers in the type that is multiplied, where they lie if they have it.
   void* Input(Numbers x, size_t count, Converted& converted) {
+    if (precision_ == Precision::kFp16) return Fp16(x, count, converted);
     if (inputs_ == Type::f32) return const_cast<float*>(Whole(x, count, converted));
     if (x.type == NumberType::kBf16) return const_cast<void*>(x.data);
     const float* const whole = Whole(x, count, converted);
     if (converted.half.size() < count) converted.half.resize(count);
     GetOps<float>().to_bf16(whole, converted.half.data(), count);
     return converted.half.data();
+  }
+
+  // What has 16 bits stays as it is: only weights have.
+  static float* Fp16(Numbers x, size_t count, Converted& converted) {
+    if (x.type != NumberType::kFloat32) return const_cast<float*>(Whole(x, count, converted));
+    const Ops<float>& ops = GetOps<float>();
+    if (converted.half.size() < count) converted.half.resize(count);
+    if (converted.whole.size() < count) converted.whole.resize(count);
+    ops.to_fp16(static_cast<const float*>(x.data), converted.half.data(), count);
+    ops.widen({converted.half.data(), NumberType::kFp16}, converted.whole.data(), count);
+    return converted.whole.data();
   }
 
   static const float* Whole(Numbers x, size_t count, Converted& converted) {
@@ -153,7 +165,8 @@ class DnnlMatmul : public Matmul<float> {
     return converted.whole.data();
   }
 
-  Type inputs_;
+  const Precision precision_;
+  const Type inputs_;
   dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream_{engine_};
   std::map<Product, Entry> entries_;
@@ -164,7 +177,7 @@ class DnnlMatmul : public Matmul<float> {
 }  // namespace
 
 bool PrecisionSupported(Precision precision) {
-  if (precision == Precision::kFp32) return true;
+  if (precision != Precision::kBf16) return true;
   try {
     const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
     Describe(engine, {16, 16, 16, false, false, true, false}, Type::bf16);

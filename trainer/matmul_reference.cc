@@ -1,5 +1,4 @@
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -58,7 +57,7 @@ class ReferenceMatmul : public Matmul<T> {
     return whole_.data();
   }
 
-  // Dense copy of an operand, rounded to bfloat16 where that is asked for.
+  // Dense copy of an operand, rounded to 16 bits where that is asked for.
   std::vector<T> Packed(View<T> from, size_t rows, size_t columns) const {
     std::vector<T> to(rows * columns);
     for (size_t i = 0; i < rows; i++) {
@@ -67,14 +66,11 @@ class ReferenceMatmul : public Matmul<T> {
       }
     }
     if (precision_ == Precision::kFp32) return to;
+    const Ops<T>& ops = GetOps<T>();
+    const bool bf16 = precision_ == Precision::kBf16;
     std::vector<uint16_t> half(to.size());
-    GetOps<T>().to_bf16(to.data(), half.data(), to.size());
-    for (size_t i = 0; i < to.size(); i++) {
-      const uint32_t bits = uint32_t(half[i]) << 16;
-      float value;
-      std::memcpy(&value, &bits, sizeof value);
-      to[i] = T(value);
-    }
+    (bf16 ? ops.to_bf16 : ops.to_fp16)(to.data(), half.data(), to.size());
+    ops.widen({half.data(), bf16 ? NumberType::kBf16 : NumberType::kFp16}, to.data(), to.size());
     return to;
   }
 
@@ -96,6 +92,11 @@ class ReferenceMatmul : public Matmul<T> {
 };
 
 }  // namespace
+
+const char* NameOf(Precision precision) {
+  if (precision == Precision::kBf16) return "bf16";
+  return precision == Precision::kFp16 ? "fp16" : "fp32";
+}
 
 Precision FastestPrecision() {
   __builtin_cpu_init();

@@ -75,6 +75,8 @@ void MetricsWriter::Write(const StepRecord& record, int64_t time_ns, double tok_
   line["comm_exposed_s"] = record.comm_exposed_s;
   line["lr"] = record.lr;
   line["grad_norm"] = record.grad_norm;
+  if (record.loss_scale != 1) line["loss_scale"] = record.loss_scale;
+  if (record.skipped) line["skipped"] = true;
   if (waiting_.size() < kWaitingBytesMax) {
     waiting_ += line.dump() + "\n";
   } else {

@@ -61,8 +61,9 @@ class CommandLine {
     Whole(row, value, least, most);
   }
 
-  void Number(const Row& row, double& value) {
-    app_.add_option(Name(row), value, row.meaning)->capture_default_str();
+  void Number(const Row& row, double& value, const std::string& shown = "") {
+    last_ = app_.add_option(Name(row), value, row.meaning)->capture_default_str();
+    if (!shown.empty()) last_->default_str(shown);
   }
 
   void Text(const Row& row, std::string& value) {
@@ -115,7 +116,9 @@ class Values {
     Add(row, fmt::format("{}", value), false, shown);
   }
 
-  void Number(const Row& row, double value) { Add(row, fmt::format("{}", value), false); }
+  void Number(const Row& row, double value, const std::string& shown = "") {
+    Add(row, fmt::format("{}", value), false, shown);
+  }
 
   void Text(const Row& row, const std::string& value) { Add(row, value, true); }
 
@@ -154,19 +157,15 @@ class Values {
   std::vector<ResolvedOption> options_;
 };
 
-const char* PrecisionName(Precision precision) {
-  return precision == Precision::kBf16 ? "bf16" : "fp32";
-}
-
 void SetPrecision(ProgramConfig& config, const std::string& text) {
   config.best_precision = text == "auto";
-  if (text == "auto") {
-    config.train.precision = FastestPrecision();
-  } else if (text == "fp32" || text == "bf16") {
-    config.train.precision = text == "bf16" ? Precision::kBf16 : Precision::kFp32;
-  } else {
-    throw BadInput("--dtype " + text + " is unknown; use auto, fp32 or bf16");
+  config.train.precision = FastestPrecision();
+  if (text == "auto") return;
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16, Precision::kFp16}) {
+    config.train.precision = precision;
+    if (text == NameOf(precision)) return;
   }
+  throw BadInput("--dtype " + text + " is unknown; use auto, fp32, bf16 or fp16");
 }
 
 const char* ParamTypeName(NumberType type) {
@@ -291,23 +290,43 @@ void ListTraining(Sink& sink, ProgramConfig& config) {
               train.final_rate);
   sink.Count({"decay", kRanks, "last steps of wsd, in which the rate falls; 0: a tenth"},
              train.decay, 0, kStepsMax);
-  sink.Choice(
-      {"optimizer", kRun, "adamw; muon: for the matrices of the blocks, adamw for the rest"},
-      NameOf(train.optimizer), "adamw",
-      [&train](const std::string& text) { train.optimizer = ParseOptimizer(text); });
-  sink.Number({"beta1", kRanks, "of adamw"}, train.beta1);
-  sink.Number({"beta2", kRanks, "of adamw"}, train.beta2);
-  sink.Number({"eps", kRanks, "of adamw"}, train.epsilon);
+  sink.Choice({"optimizer", kRun,
+               "adamw, sgd, lion, lamb, lars; muon: for the matrices of the blocks, adamw for the "
+               "rest"},
+              NameOf(train.optimizer), "adamw",
+              [&train](const std::string& text) { train.optimizer = ParseOptimizer(text); });
+  sink.Number({"beta1", kRanks, "of adamw, lion and lamb"}, train.beta1);
+  sink.Number({"beta2", kRanks, "of adamw, lion and lamb"}, train.beta2,
+              "0.95; 0.99 of lion, 0.999 of lamb");
+  sink.Number({"eps", kRanks, "of adamw and lamb"}, train.epsilon, "1e-08; 1e-06 of lamb");
+  sink.Number({"momentum", kRanks, "of sgd, lars and muon"}, train.momentum,
+              "0 of sgd, 0.9 of lars, 0.95 of muon");
+  sink.Flag({"nesterov", kRanks, "sgd looks ahead by its momentum"}, train.nesterov);
+  sink.Number({"trust", kRanks, "of lars: its eta"}, train.trust);
+  sink.Number(
+      {"muon-factor", kRanks, "learning rate of muon's matrices, as a multiple of the others'"},
+      train.muon_factor);
   sink.Number({"weight-decay", kRanks, "of matrices"}, train.weight_decay);
   sink.Number({"clip", kRanks, "gradients are scaled down to this norm; 0: never"},
               train.grad_clip);
   sink.Count({"seed", kRun, "of initial values, sampling order and the sample"}, train.seed, 0,
              UINT64_MAX);
-  sink.Choice({"dtype", kRanks,
-               "inputs of matrix products: fp32, bf16, auto (bf16 where the CPUs of all ranks have "
-               "it)"},
-              PrecisionName(train.precision), "auto",
-              [&config](const std::string& text) { SetPrecision(config, text); });
+  sink.Choice(
+      {"dtype", kRanks,
+       "inputs of matrix products: fp32, bf16, fp16 (emulated), auto (bf16 where the CPUs of "
+       "all ranks have it)"},
+      NameOf(train.precision), "auto",
+      [&config](const std::string& text) { SetPrecision(config, text); });
+  sink.Number({"loss-scale", kRanks,
+               "the loss is multiplied by it for backward; 0: dynamic, halved by steps whose "
+               "gradients overflow, which update nothing"},
+              train.loss_scale, "0 where something is fp16, else 1");
+  sink.Count({"loss-scale-power", kRanks, "a dynamic loss scale begins with 2 to this power"},
+             train.loss_scale_power, 0, 24);
+  sink.Count({"loss-scale-window", kRanks, "steps without an overflow before it doubles"},
+             train.loss_scale_window, 1, kStepsMax);
+  sink.Count({"loss-scale-hysteresis", kRanks, "overflows before it is halved"},
+             train.loss_scale_hysteresis, 1, kStepsMax);
   sink.Choice({"recompute", kRanks,
                "what backward computes again in place of keeping it: none; selective, norms and "
                "GELU; full, all of a block but its input"},

@@ -13,12 +13,10 @@
 
 #include "trainer/failure.h"
 #include "trainer/ops.h"
+#include "trainer/optimizer_setup.h"
 
 namespace weft::trainer {
 namespace {
-
-// Muon's learning rate where AdamW's is 1: its updates have a norm of their own, and 0.02 is what its authors use.
-constexpr double kMuonFactor = 8;
 
 weft_dtype_t DtypeOf(NumberType type) {
   switch (type) {
@@ -146,16 +144,7 @@ void DataParallel::CreateContext(const TrainConfig& config) {
   offload.params = config.offload_params ? 1 : 0;
   if (!config.offload.empty()) shard.offload = &offload;
   Check(weft_shard_context_create(mesh_, &shard, &context_), "making the shard context");
-  weft_optimizer_config_t optimizer = {};
-  optimizer.struct_size = sizeof optimizer;
-  optimizer.kind = WEFT_OPTIMIZER_ADAMW;
-  optimizer.beta1 = config.beta1;
-  optimizer.beta2 = config.beta2;
-  optimizer.epsilon = config.epsilon;
-  optimizer.fields = WEFT_OPTIMIZER_BETA1 | WEFT_OPTIMIZER_BETA2 | WEFT_OPTIMIZER_EPSILON;
-  optimizer.weight_decay = config.weight_decay;
-  optimizer.nonfinite = WEFT_NONFINITE_FAIL;
-  optimizer.nonfinite_steps = int64_t(config.nonfinite_steps);
+  weft_optimizer_config_t optimizer = OptimizerOf(config);
   const bool muon = config.optimizer == WEFT_OPTIMIZER_MUON;
   if (muon) {
     // In float32 whatever the model is computed in.
@@ -164,16 +153,17 @@ void DataParallel::CreateContext(const TrainConfig& config) {
     optimizer.product_user = muon_product_.get();
   }
   Check(weft_shard_context_optimizer(context_, &optimizer), "adding the optimizer");
-  if (muon) AddMuonGroup();
+  if (muon) AddMuonGroup(config.muon_factor, optimizer.momentum);
 }
 
-void DataParallel::AddMuonGroup() {
+void DataParallel::AddMuonGroup(double factor, double momentum) {
   weft_shard_param_group_t muon = {};
   muon.struct_size = sizeof muon;
   muon.kind = WEFT_OPTIMIZER_MUON;
   muon.nesterov = 1;
-  muon.learning_rate_factor = kMuonFactor;
-  muon.fields = WEFT_OPTIMIZER_KIND;
+  muon.momentum = momentum;
+  muon.learning_rate_factor = factor;
+  muon.fields = WEFT_OPTIMIZER_KIND | WEFT_OPTIMIZER_MOMENTUM;
   Check(weft_shard_param_group_add(context_, &muon, &muon_group_), "adding Muon's params");
 }
 
@@ -304,6 +294,12 @@ int64_t DataParallel::update_count() {
   scalars.struct_size = sizeof scalars;
   Check(weft_shard_state_scalars_get(context_, &scalars), "asking for the counts of updates");
   return scalars.update_count;
+}
+
+double DataParallel::loss_scale() {
+  double scale = 1;
+  Check(weft_shard_loss_scale(context_, &scale), "asking for the loss scale");
+  return scale;
 }
 
 double DataParallel::Sum(double value) {

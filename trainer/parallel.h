@@ -79,6 +79,8 @@ class DataParallel : public UnitHooks<float> {
   void WriteState(const std::vector<std::byte>& values, const weft_shard_state_scalars_t& scalars);
   // How many updates have been made. Local.
   int64_t update_count();
+  // What the loss of the next step is to be multiplied by. Local.
+  double loss_scale();
   // The sum over all ranks, the same bits on each. Collective.
   double Sum(double value);
   // The bits that any rank passes, between steps. Collective.
@@ -126,7 +128,7 @@ class DataParallel : public UnitHooks<float> {
   void CreateMesh(const TrainConfig& config);
   void CreateContext(const TrainConfig& config);
   // A group of params that Muon updates.
-  void AddMuonGroup();
+  void AddMuonGroup(double factor, double momentum);
   void Declare(const UnitSpec& spec, const TrainConfig& config);
   // Tells the context in which order forward uses the units.
   void HintOrder(const std::vector<UnitSpec>& units);

@@ -16,6 +16,7 @@
 #include "trainer/agreement.h"
 #include "trainer/failure.h"
 #include "trainer/model_units.h"
+#include "trainer/optimizer_setup.h"
 #include "trainer/parallel.h"
 
 namespace weft::trainer {
@@ -83,8 +84,10 @@ std::string DescribePlan(const TrainConfig& t, const RunPlan& plan, size_t ranks
       "{}\n",
       t.steps, t.global_batch, DescribeShares(t, ranks), FormatCount(tokens),
       train_bytes == 0 ? "" : fmt::format(" ({:.2f} epochs)", tokens / double(train_bytes)),
-      tokens * FlopsPerToken(t.model) * 1e-12, t.precision == Precision::kBf16 ? "bf16" : "fp32",
+      tokens * FlopsPerToken(t.model) * 1e-12, NameOf(t.precision),
       BytesOf(t.param_type) < sizeof(float) ? " of 16-bit weights" : "", t.lr, t.seed);
+  const std::string scale = DescribeLossScale(t);
+  if (!scale.empty()) out += "       loss scale " + scale + "\n";
   if (t.warmup > t.steps) {
     out += fmt::format(
         "       the warm-up of {} steps is longer than the run, whose rate ends at {:g}, below "

@@ -51,10 +51,11 @@ weft_shard_views_t ParseViews(const std::string& name) {
 }
 
 weft_optimizer_kind_t ParseOptimizer(const std::string& name) {
-  for (const auto known : {WEFT_OPTIMIZER_ADAMW, WEFT_OPTIMIZER_MUON}) {
+  for (const auto known : {WEFT_OPTIMIZER_ADAMW, WEFT_OPTIMIZER_SGD, WEFT_OPTIMIZER_LION,
+                           WEFT_OPTIMIZER_LAMB, WEFT_OPTIMIZER_LARS, WEFT_OPTIMIZER_MUON}) {
     if (name == NameOf(known)) return known;
   }
-  throw BadInput("--optimizer " + name + " is unknown; use adamw or muon");
+  throw BadInput("--optimizer " + name + " is unknown; use adamw, sgd, lion, lamb, lars or muon");
 }
 
 weft_shard_wire_t ParseReduceType(const std::string& name) {
@@ -76,7 +77,20 @@ const char* NameOf(weft_shard_views_t views) {
 }
 
 const char* NameOf(weft_optimizer_kind_t optimizer) {
-  return optimizer == WEFT_OPTIMIZER_MUON ? "muon" : "adamw";
+  switch (optimizer) {
+    case WEFT_OPTIMIZER_SGD:
+      return "sgd";
+    case WEFT_OPTIMIZER_LION:
+      return "lion";
+    case WEFT_OPTIMIZER_LAMB:
+      return "lamb";
+    case WEFT_OPTIMIZER_LARS:
+      return "lars";
+    case WEFT_OPTIMIZER_MUON:
+      return "muon";
+    default:
+      return "adamw";
+  }
 }
 
 const char* NameOf(weft_shard_wire_t reduce_type) {

@@ -189,6 +189,7 @@ StepRecord Trainer::TryStep(size_t index) {
   const size_t pieces = parallel_.size() * config_.accumulate;
   double loss = 0;
   parallel_.BeginStep();
+  const double loss_scale = parallel_.loss_scale();
   for (size_t micro = 0; micro < config_.accumulate; micro++) {
     const Share share =
         ShareOf(config_.global_batch, pieces, parallel_.rank() * config_.accumulate + micro);
@@ -203,7 +204,8 @@ StepRecord Trainer::TryStep(size_t index) {
     }
     parallel_.BeginMicrobatch(micro, micro + 1 == config_.accumulate);
     model_.Forward(inputs_.data(), share.count, activations_);
-    loss += model_.Backward(inputs_.data(), targets_.data(), share.count, scale, activations_);
+    loss += model_.Backward(inputs_.data(), targets_.data(), share.count, scale * loss_scale,
+                            activations_);
     parallel_.EndMicrobatch();
   }
   const int64_t exposed_ns = parallel_.Finish();
@@ -222,6 +224,8 @@ StepRecord Trainer::TryStep(size_t index) {
       parallel_.Update(record.lr, config_.grad_clip, TakeRequests());
   record.grad_norm = update.grad_norm;
   record.requests = update.requests;
+  record.skipped = update.skipped != 0;
+  record.loss_scale = loss_scale;
   steps_done_ = int64_t(record.step);
   last_ = record;
   if (config_.elastic) updates_ = parallel_.update_count();

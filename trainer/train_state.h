@@ -28,8 +28,10 @@ struct StepRecord {
   double lr = 0;
   double seconds = 0;  // wall time of the step
   double comm_exposed_s = 0;
-  double update_s = 0;  // part of `seconds`; not in metrics.jsonl
-  size_t tokens = 0;    // of all ranks
+  double loss_scale = 1;
+  bool skipped = false;  // gradients were not finite, and nothing was updated
+  double update_s = 0;   // part of `seconds`; not in metrics.jsonl
+  size_t tokens = 0;     // of all ranks
   // Of all ranks, the same on each (stop_signals.h); not in metrics.jsonl.
   uint64_t requests = 0;
 };

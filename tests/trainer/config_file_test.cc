@@ -134,21 +134,50 @@ TEST_F(ConfigFileTest, AcceleratesYamlMayNameAFileOfDeepSpeed) {
 
 TEST_F(ConfigFileTest, EachKeyStandsInOneOfTwoLists) {
   const ProgramConfig config = Read(
-      R"({"fp16": {"enabled": true, "loss_scale": 0}, "gradient_clipping": 1.0,
+      R"({"fp16": {"enabled": false, "loss_scale": 0}, "gradient_clipping": 1.0,
           "zero_optimization": {"reduce_scatter": true, "contiguous_gradients": false}})");
-  EXPECT_EQ(
-      DescribeNotes(config),
-      "config in force:\n"
-      "         gradient_clipping 1.0: --clip=1.0\n"
-      "         zero_optimization.reduce_scatter true: as always here\n"
-      "       without effect here:\n"
-      "         fp16.enabled true: products are in fp32 or bf16 here (--dtype), whose gradients "
-      "need no scale\n"
-      "         fp16.loss_scale 0: products are in fp32 or bf16 here (--dtype), whose gradients "
-      "need no scale\n"
-      "         zero_optimization.contiguous_gradients false: gradients always lie side by "
-      "side\n");
+  EXPECT_EQ(DescribeNotes(config),
+            "config in force:\n"
+            "         gradient_clipping 1.0: --clip=1.0\n"
+            "         fp16.enabled false: as is the default\n"
+            "         zero_optimization.reduce_scatter true: as always here\n"
+            "       without effect here:\n"
+            "         fp16.loss_scale 0: fp16.enabled is not true\n"
+            "         zero_optimization.contiguous_gradients false: gradients always lie side by "
+            "side\n");
   EXPECT_EQ(DescribeNotes(ProgramConfig()), "");
+}
+
+TEST_F(ConfigFileTest, TheLossScaleIsThatOfFloat16) {
+  const TrainConfig half =
+      WithDefaults(Read(R"({"fp16": {"enabled": true, "loss_scale": 0, "initial_scale_power": 12,
+               "loss_scale_window": 50, "hysteresis": 1}})")
+                       .train,
+                   2);
+  EXPECT_EQ(half.precision, Precision::kFp16);
+  EXPECT_EQ(half.param_type, NumberType::kFp16);
+  EXPECT_EQ(half.loss_scale, 0);
+  EXPECT_EQ(half.loss_scale_power, 12u);
+  EXPECT_EQ(half.loss_scale_window, 50u);
+  EXPECT_EQ(half.loss_scale_hysteresis, 1u);
+  const TrainConfig other = WithDefaults(
+      Read(R"({"bf16": {"enabled": true}, "fp16": {"enabled": false, "loss_scale": 0}})").train, 2);
+  EXPECT_EQ(other.param_type, NumberType::kBf16);
+  EXPECT_EQ(other.loss_scale, 1);
+}
+
+TEST_F(ConfigFileTest, OptimizersHaveTheirNumbers) {
+  const auto optimizer = [&](const std::string& text) {
+    return WithDefaults(Read("{\"optimizer\": " + text + "}").train, 2);
+  };
+  EXPECT_EQ(optimizer(R"({"type": "Lion"})").beta2, 0.99);
+  EXPECT_EQ(optimizer(R"({"type": "Lamb"})").epsilon, 1e-6);
+  EXPECT_EQ(optimizer(R"({"type": "AdamW"})").beta2, 0.95);
+  const TrainConfig sgd =
+      optimizer(R"({"type": "SGD", "params": {"momentum": 0.8, "nesterov": true}})");
+  EXPECT_EQ(sgd.optimizer, WEFT_OPTIMIZER_SGD);
+  EXPECT_EQ(sgd.momentum, 0.8);
+  EXPECT_TRUE(sgd.nesterov);
 }
 
 TEST_F(ConfigFileTest, TheCommandLineHasTheLastWord) {

@@ -1,5 +1,6 @@
 #include "trainer/train.h"
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -96,6 +97,57 @@ TEST(Trainer, MicroBatchesAddUpToTheBatch) {
   ASSERT_EQ(whole.error + parts.error, "");
   for (size_t step = 0; step < config.steps; step++) {
     EXPECT_NEAR(parts.losses[step] / whole.losses[step], 1, 1e-5) << step;
+  }
+}
+
+TEST(Trainer, EveryOptimizerLearns) {
+  for (const weft_optimizer_kind_t kind :
+       {WEFT_OPTIMIZER_ADAMW, WEFT_OPTIMIZER_SGD, WEFT_OPTIMIZER_LION, WEFT_OPTIMIZER_LAMB,
+        WEFT_OPTIMIZER_LARS, WEFT_OPTIMIZER_MUON}) {
+    SCOPED_TRACE(NameOf(kind));
+    TrainConfig config = SmallConfig();
+    config.optimizer = kind;
+    if (kind == WEFT_OPTIMIZER_SGD) config.lr = 0.3, config.momentum = 0.9;
+    if (kind == WEFT_OPTIMIZER_LARS) config.lr = 9, config.trust = 0.01;
+    if (kind == WEFT_OPTIMIZER_LAMB) config.lr = 1e-2;
+    const Outcome outcome = RunRanks(2, config)[0];
+    ASSERT_EQ(outcome.error, "");
+    EXPECT_LT(outcome.losses.back(), 0.9 * outcome.losses.front());
+  }
+}
+
+// Products of float16 round, so a scale that is a power of two changes small gradients for the better, and large ones overflow.
+TEST(Trainer, Fp16FollowsFp32AndItsScaleFallsByOverflowsOnAllRanksAlike) {
+  TrainConfig config = SmallConfig();
+  const Outcome full = RunRanks(3, config)[0];
+  config.precision = Precision::kFp16;
+  config.param_type = NumberType::kFp16;
+  config.loss_scale_power = 24;
+  config.loss_scale_hysteresis = 1;
+  config.loss_scale_window = 10;
+  const std::vector<Outcome> ranks = RunRanks(3, config);
+  const Outcome& half = ranks[0];
+  ASSERT_EQ(full.error + half.error, "");
+  ASSERT_TRUE(half.skipped.front());
+  size_t good = 0;
+  for (size_t step = 0; step + 1 < config.steps; step++) {
+    good = half.skipped[step] ? 0 : good + 1;
+    const double factor = half.skipped[step] ? 0.5 : good % config.loss_scale_window == 0 ? 2 : 1;
+    EXPECT_EQ(half.loss_scales[step + 1], factor * half.loss_scales[step]) << step;
+  }
+  EXPECT_LT(half.loss_scales.back(), std::ldexp(1.0, 22));
+  for (const Outcome& rank : ranks) {
+    EXPECT_EQ(rank.skipped, half.skipped);
+    EXPECT_EQ(rank.params, half.params);
+  }
+  // The steps that were skipped are missing.
+  EXPECT_LT(half.losses.back(), 0.9 * half.losses.front());
+  config.loss_scale_power = 10;
+  const Outcome quiet = RunRanks(3, config)[0];
+  ASSERT_EQ(quiet.error, "");
+  for (size_t step = 0; step < config.steps; step++) {
+    EXPECT_FALSE(quiet.skipped[step]);
+    EXPECT_NEAR(quiet.losses[step] / full.losses[step], 1, 0.01) << step;
   }
 }
 

@@ -27,6 +27,8 @@ void Run(const TrainConfig& config, weft_group_t group, Reading reading, Outcome
     const StepRecord record = trainer.Step(step);
     outcome.losses.push_back(record.loss);
     outcome.norms.push_back(record.grad_norm);
+    outcome.loss_scales.push_back(record.loss_scale);
+    outcome.skipped.push_back(record.skipped);
     const bool last = step + 1 == config.steps;
     if (last || (config.eval_every > 0 && (step + 1) % config.eval_every == 0)) {
       outcome.validations.push_back(trainer.Evaluate(windows).value());

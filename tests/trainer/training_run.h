@@ -29,6 +29,8 @@ using Params = std::vector<std::vector<float>>;
 struct Outcome {
   std::vector<double> losses;
   std::vector<double> norms;  // of gradients
+  std::vector<double> loss_scales;
+  std::vector<bool> skipped;  // steps
   std::vector<double> validations;
   // At the end; if every step is read, initial ones first and then those after each step.
   std::vector<Params> params;

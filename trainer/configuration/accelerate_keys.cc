@@ -15,9 +15,8 @@ KeyEffect ReadMixed(const ConfigValue& value, const ConfigDocument& document) {
   static const WordEffect words[] = {
       {"no", {{"--dtype=fp32"}}},
       {"bf16", {{"--dtype=bf16"}}},
-      {"fp16",
-       {{}, "products are in fp32 or bf16 here (--dtype), whose gradients need no scale", false}},
-      {"fp8", {{}, "products are in fp32 or bf16 here (--dtype)", false}},
+      {"fp16", {{"--dtype=fp16"}}},
+      {"fp8", {{}, "products are in fp32, bf16 or fp16 here (--dtype)", false}},
   };
   return ByWord("mixed_precision", value, document, words);
 }
@@ -79,7 +78,8 @@ constexpr const char* kCheckpoints =
     "a checkpoint is loaded on any number of ranks, each of which reads what it keeps";
 
 constexpr ConfigKey kAccelerateKeys[] = {
-    {"mixed_precision", Takes::kText, Role::kOwn, "dtype", "no: fp32 products; bf16", ReadMixed},
+    {"mixed_precision", Takes::kText, Role::kOwn, "dtype", "no: fp32 products; bf16; fp16",
+     ReadMixed},
     {"use_cpu", Takes::kBool, Role::kOwn, "", kOnlyCpu, ReadUseCpu},
     {"compute_environment", Takes::kText, Role::kNothing, "", kLauncher},
     {"distributed_type", Takes::kText, Role::kNothing, "",

@@ -19,6 +19,9 @@ KeyEffect ReadOptimizer(const ConfigValue& value, const ConfigDocument& document
       {"AdamW", {{"--optimizer=adamw"}}},
       {"Adam", {{"--optimizer=adamw"}, "decoupled decay, as DeepSpeed's Adam has by itself"}},
       {"Muon", {{"--optimizer=muon"}}},
+      {"Lion", {{"--optimizer=lion"}}},
+      {"Lamb", {{"--optimizer=lamb"}}},
+      {"SGD", {{"--optimizer=sgd"}}},
   };
   return ByWord("optimizer.type", value, document, words);
 }
@@ -79,12 +82,26 @@ KeyEffect ReadBf16(const ConfigValue& value, const ConfigDocument& document) {
   return half ? KeyEffect{{}, "fp16.enabled says which it is"} : KeyEffect{{"--dtype=fp32"}};
 }
 
-constexpr const char* kNoHalf =
-    "products are in fp32 or bf16 here (--dtype), whose gradients need no scale";
+KeyEffect ReadNesterov(const ConfigValue& value, const ConfigDocument&) {
+  return value.text == "true" ? KeyEffect{{"--nesterov"}} : KeyEffect{{}, "as always here"};
+}
 
 KeyEffect ReadFp16(const ConfigValue& value, const ConfigDocument&) {
-  return {{}, kNoHalf, value.text == "false"};
+  return value.text == "true" ? KeyEffect{{"--dtype=fp16", "--param-dtype=fp16"}}
+                              : KeyEffect{{}, "as is the default"};
 }
+
+// The scale is that of float16 only: without it other options stay as they are.
+template <const char* kOption>
+KeyEffect ReadScale(const ConfigValue& value, const ConfigDocument& document) {
+  if (TextAt(document, "fp16.enabled") == "true") return {{OptionWord(kOption, value.text)}};
+  return {{}, "fp16.enabled is not true", false};
+}
+
+constexpr char kScale[] = "loss-scale";
+constexpr char kScalePower[] = "loss-scale-power";
+constexpr char kScaleWindow[] = "loss-scale-window";
+constexpr char kScaleHysteresis[] = "loss-scale-hysteresis";
 
 KeyEffect ReadReduceType(const ConfigValue& value, const ConfigDocument& document) {
   static const WordEffect words[] = {{"fp32", {{"--reduce-dtype=fp32"}}},
@@ -109,12 +126,14 @@ constexpr ConfigKey kDeepSpeedKeys[] = {
     {"gradient_clipping", Takes::kNumber, Role::kOption, "clip",
      "the largest norm of the gradients"},
     {"optimizer.type", Takes::kText, Role::kOwn, "optimizer",
-     "AdamW, Adam (with decoupled decay) or Muon", ReadOptimizer},
+     "AdamW, Adam (with decoupled decay), Muon, Lion, Lamb or SGD", ReadOptimizer},
     {"optimizer.params.lr", Takes::kNumber, Role::kOption, "lr", "the peak learning rate"},
     {"optimizer.params.betas", Takes::kNumbers, Role::kOwn, "beta1, beta2", "of AdamW", ReadBetas},
     {"optimizer.params.eps", Takes::kNumber, Role::kOption, "eps", "of AdamW"},
     {"optimizer.params.weight_decay", Takes::kNumber, Role::kOption, "weight-decay",
      "of matrices; vectors do not decay"},
+    {"optimizer.params.momentum", Takes::kNumber, Role::kOption, "momentum", "of SGD and Muon"},
+    {"optimizer.params.nesterov", Takes::kBool, Role::kOwn, "nesterov", "of SGD", ReadNesterov},
     {"optimizer.params.torch_adam", Takes::kBool, Role::kNothing, "",
      "the optimizer is weft's, whose numbers are those of torch's"},
     {"optimizer.params.adam_w_mode", Takes::kBool, Role::kOwn, "",
@@ -140,15 +159,20 @@ constexpr ConfigKey kDeepSpeedKeys[] = {
     {"bf16.enabled", Takes::kBool, Role::kOwn, "dtype",
      "true: bf16 weights and products; false: fp32 ones", ReadBf16},
     {"bfloat16.enabled", Takes::kBool, Role::kOwn, "dtype", "as bf16.enabled", ReadBf16},
-    {"fp16.enabled", Takes::kBool, Role::kOwn, "", kNoHalf, ReadFp16},
-    {"fp16.auto_cast", Takes::kBool, Role::kNothing, "", kNoHalf},
-    {"fp16.loss_scale", Takes::kNumber, Role::kNothing, "", kNoHalf},
-    {"fp16.initial_scale_power", Takes::kWhole, Role::kNothing, "", kNoHalf},
-    {"fp16.loss_scale_window", Takes::kWhole, Role::kNothing, "", kNoHalf},
-    {"fp16.hysteresis", Takes::kWhole, Role::kNothing, "", kNoHalf},
-    {"fp16.consecutive_hysteresis", Takes::kBool, Role::kNothing, "", kNoHalf},
-    {"fp16.min_loss_scale", Takes::kNumber, Role::kNothing, "", kNoHalf},
-    {"amp.enabled", Takes::kBool, Role::kAlways, "false", kNoHalf},
+    {"fp16.enabled", Takes::kBool, Role::kOwn, "dtype, param-dtype",
+     "true: fp16 weights and products, which are emulated", ReadFp16},
+    {"fp16.auto_cast", Takes::kBool, Role::kNothing, "", "tokens are no numbers to be rounded"},
+    {"fp16.loss_scale", Takes::kNumber, Role::kOwn, kScale, "0: dynamic", ReadScale<kScale>},
+    {"fp16.initial_scale_power", Takes::kWhole, Role::kOwn, kScalePower,
+     "a dynamic scale begins with 2 to this power", ReadScale<kScalePower>},
+    {"fp16.loss_scale_window", Takes::kWhole, Role::kOwn, kScaleWindow,
+     "steps without an overflow before the scale doubles", ReadScale<kScaleWindow>},
+    {"fp16.hysteresis", Takes::kWhole, Role::kOwn, kScaleHysteresis,
+     "overflows before the scale is halved", ReadScale<kScaleHysteresis>},
+    {"fp16.consecutive_hysteresis", Takes::kBool, Role::kAlways, "false",
+     "overflows count until the scale doubles"},
+    {"fp16.min_loss_scale", Takes::kNumber, Role::kAlways, "1", "the least scale is 1"},
+    {"amp.enabled", Takes::kBool, Role::kAlways, "false", "there is no Apex here; see fp16"},
     {"communication_data_type", Takes::kText, Role::kOwn, "reduce-dtype",
      "fp32, bf16 or fp16: gradients are rounded to it for their reduction", ReadReduceType},
     {"prescale_gradients", Takes::kBool, Role::kAlways, "false", kAlwaysAverage},
