@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "trainer/dropout.h"
 #include "trainer/model_units.h"
 
 namespace weft::trainer {
@@ -44,6 +45,11 @@ class Activations {
 
   const BlockActivations<T>& block(size_t layer) const { return blocks_[layer]; }
 
+  // What dropout left out in forward, for backward.
+  const Dropout& dropout() const { return dropout_; }
+
+  void set_dropout(const Dropout& dropout) { dropout_ = dropout; }
+
   // Of the final norm.
   T* norm() { return norm_; }
 
@@ -55,6 +61,7 @@ class Activations {
   T* Take(size_t count);
 
   const Recompute recompute_;
+  Dropout dropout_;
   std::vector<std::vector<T>> memory_;
   std::vector<T*> residual_;
   std::vector<BlockActivations<T>> blocks_;

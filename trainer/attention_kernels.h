@@ -8,6 +8,7 @@
 #ifndef WEFT_TRAINER_ATTENTION_KERNELS_H_
 #define WEFT_TRAINER_ATTENTION_KERNELS_H_
 
+#include "trainer/dropout_kernels.h"
 #include "trainer/ops_kernels.h"
 
 namespace weft::trainer {
@@ -95,6 +96,7 @@ struct Head {
   size_t seq;
   size_t dim;
   T scale;
+  size_t first_row;  // of its probabilities in the mask's matrix
 };
 
 template <typename T>
@@ -110,7 +112,8 @@ Head<T> HeadAt(const T* qkv, const AttentionShape& shape, size_t index) {
           .out_ld = width,
           .seq = shape.seq,
           .dim = shape.head_dim,
-          .scale = T(1) / SquareRoot<T>(T(shape.head_dim))};
+          .scale = T(1) / SquareRoot<T>(T(shape.head_dim)),
+          .first_row = index * shape.seq};
 }
 
 template <typename T>
@@ -123,7 +126,7 @@ void Transpose(const T* from, size_t ld, T* to, size_t rows, size_t columns) {
 
 // scratch: kt [dim, seq], scores [kBlock, seq]
 template <typename T>
-void HeadForward(const Head<T>& h, T* out, T* lse, T* scratch) {
+void HeadForward(const Head<T>& h, T* out, T* lse, const DropoutMask& mask, T* scratch) {
   T* kt = scratch;
   T* scores = kt + h.dim * h.seq;
   Transpose(h.k, h.ld, kt, h.seq, h.dim);
@@ -137,6 +140,7 @@ void HeadForward(const Head<T>& h, T* out, T* lse, T* scratch) {
       const size_t visible = first + i + 1;
       const T top = RowMax(row, visible) * h.scale;
       const T sum = ExpSum(row, row, h.scale, top, visible);
+      if (mask.threshold > 0) DropRow(row, row, visible, mask, h.first_row + first + i);
       for (size_t j = visible; j < seen; j++)
         row[j] = 0;
       inverse[i] = T(1) / sum;
@@ -151,21 +155,24 @@ void HeadForward(const Head<T>& h, T* out, T* lse, T* scratch) {
   }
 }
 
-// Turns scores (in p) and dout . v (in ds) of query `row` into probabilities and score gradients.
+// Turns scores (in p) and dout . v (in ds) of a query, row `row` of the mask's matrix, into probabilities and score gradients.
 template <typename T>
-inline void SoftmaxBackward(T* p, T* ds, T scale, T lse, T dot, size_t visible, size_t seen) {
+inline void SoftmaxBackward(T* p, T* ds, T scale, T lse, T dot, size_t visible, size_t seen,
+                            const DropoutMask& mask, uint64_t row) {
   ExpSum(p, p, scale, lse, visible);
+  if (mask.threshold > 0) DropRow(ds, ds, visible, mask, row);
   ForVectors<T>(visible, [&](size_t j, auto load, auto store) {
     store(ds + j, load(p + j) * (load(ds + j) - dot) * scale);
   });
+  if (mask.threshold > 0) DropRow(p, p, visible, mask, row);
   for (size_t j = visible; j < seen; j++)
     p[j] = ds[j] = 0;
 }
 
 // scratch: kt, vt [dim, seq], p, ds [kBlock, seq]. dq, dk, dv are strided like q, k, v and zeroed.
 template <typename T>
-void HeadBackward(const Head<T>& h, const T* out, const T* lse, const T* dout, T* dq, T* dk, T* dv,
-                  T* scratch) {
+void HeadBackward(const Head<T>& h, const T* out, const T* lse, const T* dout,
+                  const DropoutMask& mask, T* dq, T* dk, T* dv, T* scratch) {
   T* kt = scratch;
   T* vt = kt + h.dim * h.seq;
   T* p = vt + h.dim * h.seq;
@@ -185,7 +192,7 @@ void HeadBackward(const Head<T>& h, const T* out, const T* lse, const T* dout, T
       for (size_t j = 0; j < h.dim; j++)
         dot += o[j] * d[i * h.out_ld + j];
       SoftmaxBackward(p + i * h.seq, ds + i * h.seq, h.scale, lse[first + i], dot, first + i + 1,
-                      seen);
+                      seen, mask, h.first_row + first + i);
     }
     SmallMatmul(rows, h.dim, seen, ds, h.seq, 1, h.k, h.ld, dq + first * h.ld, h.ld, false);
     SmallMatmul(seen, h.dim, rows, ds, 1, h.seq, q, h.ld, dk, h.ld, true);
@@ -194,7 +201,7 @@ void HeadBackward(const Head<T>& h, const T* out, const T* lse, const T* dout, T
 }
 
 template <typename T>
-void Attention(const T* qkv, T* out, T* lse, const AttentionShape& shape) {
+void Attention(const T* qkv, T* out, T* lse, const AttentionShape& shape, const DropoutMask& mask) {
   const size_t width = shape.heads * shape.head_dim;
 #pragma omp parallel
   {
@@ -202,7 +209,7 @@ void Attention(const T* qkv, T* out, T* lse, const AttentionShape& shape) {
 #pragma omp for schedule(static)
     for (size_t i = 0; i < shape.batch * shape.heads; i++) {
       T* to = out + (i / shape.heads) * shape.seq * width + (i % shape.heads) * shape.head_dim;
-      HeadForward(HeadAt(qkv, shape, i), to, lse + i * shape.seq, scratch);
+      HeadForward(HeadAt(qkv, shape, i), to, lse + i * shape.seq, mask, scratch);
     }
     delete[] scratch;
   }
@@ -210,7 +217,7 @@ void Attention(const T* qkv, T* out, T* lse, const AttentionShape& shape) {
 
 template <typename T>
 void AttentionBackward(const T* qkv, const T* out, const T* lse, const T* dout, T* dqkv,
-                       const AttentionShape& shape) {
+                       const AttentionShape& shape, const DropoutMask& mask) {
   const size_t width = shape.heads * shape.head_dim;
   __builtin_memset(dqkv, 0, shape.batch * shape.seq * 3 * width * sizeof(T));
 #pragma omp parallel
@@ -221,7 +228,7 @@ void AttentionBackward(const T* qkv, const T* out, const T* lse, const T* dout, 
       const size_t at = (i / shape.heads) * shape.seq * width + (i % shape.heads) * shape.head_dim;
       const Head<T> head = HeadAt(qkv, shape, i);
       T* dq = dqkv + (head.q - qkv);
-      HeadBackward(head, out + at, lse + i * shape.seq, dout + at, dq, dq + shape.head_dim,
+      HeadBackward(head, out + at, lse + i * shape.seq, dout + at, mask, dq, dq + shape.head_dim,
                    dq + 2 * shape.head_dim, scratch);
     }
     delete[] scratch;
@@ -240,6 +247,7 @@ constexpr Ops<T> MakeOps() {
           Gelu<T>,
           GeluBackward<T>,
           Add<T>,
+          DropMatrix<T>,
           ColumnSum<T>,
           CrossEntropy<T>,
           SmallMatmul<T>,

@@ -26,6 +26,7 @@ void CheckNumbers(TrainConfig t) {
   constexpr double kMost = 1e6;  // of what has no natural end
   CheckNumber("--init-deviation", t.model.deviation,
               t.model.deviation >= 0 && t.model.deviation <= 10, "0 to 10");
+  CheckNumber("--dropout", t.dropout, t.dropout >= 0 && t.dropout <= 0.99, "0 to 0.99");
   CheckNumber("--lr", t.lr, t.lr > 0 && t.lr < 10, "more than 0 and less than 10");
   CheckNumber("--final-rate", t.final_rate, t.final_rate >= 0 && t.final_rate <= 1, "0 to 1");
   CheckNumber("--warmup-from", t.warmup_from, t.warmup_from >= 0 && t.warmup_from <= 1, "0 to 1");

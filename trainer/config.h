@@ -65,6 +65,7 @@ struct TrainConfig {
   // Of the weights that the model reads. With 16 bits gradients are float32 all the same, and the optimizer updates a float32 copy.
   NumberType param_type = NumberType::kFloat32;
   Recompute recompute = Recompute::kNone;
+  double dropout = 0;  // share that is left out
   // Not OWN. MUON: for the matrices of the blocks, AdamW for the rest.
   weft_optimizer_kind_t optimizer = WEFT_OPTIMIZER_ADAMW;
   weft_shard_preset_t strategy = WEFT_SHARD_NO_SHARD;

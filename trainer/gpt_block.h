@@ -1,8 +1,8 @@
 // A block of GPT-2: attention and a perceptron, each after a norm and added to the residual stream.
 //
 //   const GptBlock<float> block(config, matmul);
-//   block.Forward(params, in, activations, out, batch);
-//   block.Backward(params, in, activations, gradients, batch);    // gradients.residual becomes that of `in`
+//   block.Forward(params, activations, layer, batch);              // activations.residual(layer) to residual(layer + 1)
+//   block.Backward(params, activations, gradients, layer, batch);
 //
 // Backward is written by hand, and its order is that of communication: a gradient is announced as soon as it is complete, so
 // that it is reduced while the rest is computed. That is why a weight's gradient comes before that of its input.
@@ -25,29 +25,39 @@ class GptBlock {
  public:
   GptBlock(const ModelConfig& config, Matmul<T>& matmul);
 
-  // `in` and `out` are [batch, seq, width].
-  void Forward(UnitParams<T>& params, const T* in, const BlockActivations<T>& kept, T* out,
-               size_t batch) const;
-  // Before Backward: what Forward left, as far as other blocks have overwritten it since.
-  void Again(UnitParams<T>& params, const T* in, const BlockActivations<T>& kept,
-             Recompute recompute, size_t batch) const;
-  // gradients.residual: that of Forward's `out`, and afterwards that of `in`.
-  void Backward(UnitParams<T>& params, const T* in, const BlockActivations<T>& kept,
-                GradientBuffers<T>& gradients, size_t batch) const;
+  // Of layer `layer` for `batch` sequences, whose unit is in use.
+  void Forward(UnitParams<T>& params, Activations<T>& kept, size_t layer, size_t batch) const;
+  // gradients.residual: that of what goes out of the block, and afterwards that of what goes into it.
+  void Backward(UnitParams<T>& params, Activations<T>& kept, GradientBuffers<T>& gradients,
+                size_t layer, size_t batch) const;
 
  private:
-  void Norm1(UnitParams<T>& params, const T* in, const BlockActivations<T>& kept,
-             size_t rows) const;
-  void Norm2(UnitParams<T>& params, const BlockActivations<T>& kept, size_t rows) const;
-  void ForwardAttention(UnitParams<T>& params, const T* in, const BlockActivations<T>& kept,
-                        size_t batch) const;
-  void ForwardHidden(UnitParams<T>& params, const BlockActivations<T>& kept, size_t rows) const;
-  void BackwardMlp(UnitParams<T>& params, const BlockActivations<T>& kept,
-                   GradientBuffers<T>& gradients, size_t rows) const;
-  void BackwardAttention(UnitParams<T>& params, const T* in, const BlockActivations<T>& kept,
-                         GradientBuffers<T>& gradients, size_t batch) const;
+  // One call's.
+  struct Use {
+    UnitParams<T>& params;
+    Activations<T>& all;
+    const BlockActivations<T>& kept;  // of this block
+    size_t layer, batch, rows;
+
+    const T* in() const { return all.residual(layer); }
+  };
+
+  Use UseOf(UnitParams<T>& params, Activations<T>& all, size_t layer, size_t batch) const;
+  void Norm1(const Use& use) const;
+  void Norm2(const Use& use) const;
+  void ForwardAttention(const Use& use) const;
+  void ForwardHidden(const Use& use) const;
+  // What Forward left, as far as other blocks have overwritten it since.
+  void ComputeAgain(const Use& use) const;
+  void BackwardMlp(const Use& use, GradientBuffers<T>& gradients) const;
+  void BackwardAttention(const Use& use, GradientBuffers<T>& gradients) const;
   void BackwardLinear(UnitParams<T>& params, size_t weight, const T* x, const T* dy, T* dx,
                       MatmulShape shape, bool w_transposed = false) const;
+  // Drops from an output of the block, in place.
+  void Drop(const Use& use, DropoutSite site, T* x) const;
+  // The gradient of that output, from the residual stream's: in `room` if anything is dropped.
+  const T* DropGradient(const Use& use, DropoutSite site, const T* residual, T* room) const;
+  DropoutMask AttentionMask(const Use& use) const;
   AttentionShape AttentionOf(size_t batch) const;
 
   const ModelConfig config_;

@@ -26,16 +26,23 @@ void Model<T>::ForwardToHead(const Token* inputs, size_t batch, Activations<T>& 
   ops_.embed(inputs, params_.Matrix(kTokens), params_.Matrix(kPositions), kept.residual(0), batch,
              config_.seq, config_.width);
   params_.LeaveForward();
+  DropEmbedding(kept.residual(0), rows, kept);
   for (size_t layer = 0; layer < config_.layers; layer++) {
     params_.EnterForward(layer + 1);
-    block_.Forward(params_, kept.residual(layer), kept.block(layer), kept.residual(layer + 1),
-                   batch);
+    block_.Forward(params_, kept, layer, batch);
     params_.LeaveForward();
   }
   params_.EnterForward(FinalUnit());
   ops_.layer_norm(kept.residual(config_.layers), params_.Vector(kFinalGain),
                   params_.Vector(kFinalBias), kept.norm(), kept.mean(), kept.rstd(), rows,
                   config_.width);
+}
+
+// Or from its gradient.
+template <typename T>
+void Model<T>::DropEmbedding(T* x, size_t rows, const Activations<T>& kept) {
+  const DropoutMask mask = kept.dropout().At(config_.layers, DropoutSite::kEmbedding, config_.seq);
+  if (mask.threshold > 0) ops_.dropout(x, x, rows, config_.width, mask);
 }
 
 template <typename T>
@@ -51,7 +58,9 @@ void Model<T>::WithHead(const Use& use) {
 
 // The head has nothing to do yet; its unit is used all the same, so that training and evaluation use the units alike.
 template <typename T>
-void Model<T>::Forward(const Token* inputs, size_t batch, Activations<T>& kept) {
+void Model<T>::Forward(const Token* inputs, size_t batch, Activations<T>& kept,
+                       const Dropout& dropout) {
+  kept.set_dropout(dropout);
   ForwardToHead(inputs, batch, kept);
   WithHead([](Numbers) {});
 }
@@ -60,6 +69,7 @@ template <typename T>
 double Model<T>::Score(const Token* inputs, const Token* targets, size_t batch, size_t skip,
                        Activations<T>& kept) {
   double loss = 0;
+  kept.set_dropout({});
   ForwardToHead(inputs, batch, kept);
   WithHead([&](Numbers weight) {
     for (size_t row = skip; row < batch * config_.seq; row += config_.seq) {
@@ -73,6 +83,7 @@ double Model<T>::Score(const Token* inputs, const Token* targets, size_t batch, 
 template <typename T>
 const T* Model<T>::Logits(const Token* inputs, size_t position, Activations<T>& kept) {
   const T* logits = nullptr;
+  kept.set_dropout({});
   ForwardToHead(inputs, 1, kept);
   WithHead([&](Numbers weight) {
     logits = head_.Logits(weight, kept.norm() + position * config_.width);
@@ -114,11 +125,11 @@ double Model<T>::Backward(const Token* inputs, const Token* targets, size_t batc
 
   for (size_t layer = config_.layers; layer-- > 0;) {
     params_.EnterBackward(layer + 1);
-    block_.Again(params_, kept.residual(layer), kept.block(layer), kept.recompute(), batch);
-    block_.Backward(params_, kept.residual(layer), kept.block(layer), gradients_, batch);
+    block_.Backward(params_, kept, gradients_, layer, batch);
     params_.LeaveBackward();
   }
 
+  DropEmbedding(gradients_.residual.data(), rows, kept);
   params_.EnterBackward(kEmbeddingUnit);
   ops_.embed_backward(inputs, gradients_.residual.data(), params_.Grad(kTokens),
                       params_.Grad(kPositions), batch, config_.seq, config_.width);

@@ -34,12 +34,13 @@ class Model {
   Model(const ModelConfig& config, size_t batch, Matmul<T>& matmul, UnitHooks<T>& hooks);
 
   // inputs, and targets below, are [batch, seq].
-  void Forward(const Token* inputs, size_t batch, Activations<T>& kept);
+  void Forward(const Token* inputs, size_t batch, Activations<T>& kept,
+               const Dropout& dropout = {});
   // After Forward with the same inputs and activations. Returns the sum of -log p(target) over the tokens, each of which has the
   // weight `scale` in the gradients.
   double Backward(const Token* inputs, const Token* targets, size_t batch, double scale,
                   Activations<T>& kept);
-  // Forward without backward: the sum, but the first `skip` tokens of each sequence are context only.
+  // Forward without dropout and backward: the sum, but the first `skip` tokens of each sequence are context only.
   double Score(const Token* inputs, const Token* targets, size_t batch, size_t skip,
                Activations<T>& kept);
   // The logits after token `position` of one sequence of `seq` tokens, [padded_vocabulary]; valid until the next call.
@@ -49,6 +50,7 @@ class Model {
   // Runs `use` with the weights of the head, in forward.
   template <typename Use>
   void WithHead(const Use& use);
+  void DropEmbedding(T* x, size_t rows, const Activations<T>& kept);
   void ForwardToHead(const Token* inputs, size_t batch, Activations<T>& kept);
   double BackwardHead(const Token* targets, size_t rows, double scale, Activations<T>& kept,
                       size_t weight);

@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "trainer/dropout.h"
 #include "trainer/number_type.h"
 #include "trainer/tokenizer/token.h"
 
@@ -45,17 +46,21 @@ struct Ops {
   void (*layer_norm_backward)(const T* dout, const T* x, const T* gamma, const T* mean,
                               const T* rstd, T* dx, T* dgamma, T* dbeta, size_t rows, size_t width);
   // Causal attention; out is [batch, seq, heads, head_dim], lse [batch, heads, seq] keeps the
-  // logarithm of each row's softmax sum, all that the way back needs.
-  void (*attention)(const T* qkv, T* out, T* lse, const AttentionShape& shape);
+  // logarithm of each row's softmax sum, all that the way back needs. The mask is that of the probabilities,
+  // [batch, heads, seq] rows of seq columns.
+  void (*attention)(const T* qkv, T* out, T* lse, const AttentionShape& shape,
+                    const DropoutMask& mask);
   // dqkv = (overwritten)
   void (*attention_backward)(const T* qkv, const T* out, const T* lse, const T* dout, T* dqkv,
-                             const AttentionShape& shape);
+                             const AttentionShape& shape, const DropoutMask& mask);
   // GELU in its tanh form.
   void (*gelu)(const T* x, T* out, size_t count);
   // dx = dout * gelu'(x); dx may be dout.
   void (*gelu_backward)(const T* x, const T* dout, T* dx, size_t count);
   // out = a + b; out may be a.
   void (*add)(const T* a, const T* b, T* out, size_t count);
+  // out = x where the mask keeps it, scaled, else 0; out may be x.
+  void (*dropout)(const T* x, T* out, size_t rows, size_t columns, const DropoutMask& mask);
   // sums[j] += sum over i of x[i, j]
   void (*column_sum)(const T* x, T* sums, size_t rows, size_t columns);
   // Returns the sum over rows of -log softmax(logits)[target]. With grad_scale != 0 the logits are

@@ -317,6 +317,11 @@ void ListTraining(Sink& sink, ProgramConfig& config) {
        "all ranks have it)"},
       NameOf(train.precision), "auto",
       [&config](const std::string& text) { SetPrecision(config, text); });
+  sink.Number(
+      {"dropout", kRanks,
+       "share of the embeddings' sum, of attention's probabilities and of both outputs of a "
+       "block that is left out in training"},
+      train.dropout);
   sink.Number({"loss-scale", kRanks,
                "the loss is multiplied by it for backward; 0: dynamic, halved by steps whose "
                "gradients overflow, which update nothing"},

@@ -12,10 +12,9 @@
 
 #include "weft/collective.h"
 
-#include "trainer/activations.h"
 #include "trainer/agreement.h"
 #include "trainer/failure.h"
-#include "trainer/model_units.h"
+#include "trainer/model.h"
 #include "trainer/optimizer_setup.h"
 #include "trainer/parallel.h"
 

@@ -203,7 +203,8 @@ StepRecord Trainer::TryStep(size_t index) {
       parallel_.CheckSamples(offsets.data(), offsets.size() * sizeof offsets[0]);
     }
     parallel_.BeginMicrobatch(micro, micro + 1 == config_.accumulate);
-    model_.Forward(inputs_.data(), share.count, activations_);
+    model_.Forward(inputs_.data(), share.count, activations_,
+                   Dropout(config_.dropout, config_.seed, index, share.first));
     loss += model_.Backward(inputs_.data(), targets_.data(), share.count, scale * loss_scale,
                             activations_);
     parallel_.EndMicrobatch();

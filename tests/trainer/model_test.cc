@@ -238,6 +238,60 @@ TEST(Model, RecomputationChangesNoBit) {
   }
 }
 
+// With what is left out held still, it is a function like any other.
+TEST(Model, BackwardIsTheGradientUnderDropout) {
+  Tiny tiny, other;
+  const Dropout dropout(0.3, 1, 5, 2);
+  OwnedParams<double>& params = tiny.hooks;
+  Model<double> model(tiny.config, 2, *tiny.matmul, static_cast<UnitHooks<double>&>(params));
+  Activations<double> kept(tiny.config, 2, Recompute::kFull);
+  const auto step = [&](double scale) {
+    tiny.hooks.Forget();
+    model.Forward(kInputs, 2, kept, dropout);
+    return model.Backward(kInputs, kTargets, 2, scale, kept);
+  };
+  const double loss = step(1);
+  const auto gradients = tiny.hooks.grad;
+  EXPECT_NE(loss, model.Score(kInputs, kTargets, 2, 0, kept));
+  for (size_t u = 0; u < tiny.units.size(); u++) {
+    for (size_t p = 0; p < tiny.units[u].params.size(); p++) {
+      ExpectGradient(
+          tiny.units[u].params[p].name, tiny.hooks.data[u][p].data(), gradients[u][p].data(),
+          gradients[u][p].size(), [&] { return step(1); }, 20);
+    }
+  }
+}
+
+// The third sequence of a step drops the same as the first of a micro-batch that begins with it.
+TEST(Model, DropoutGoesByTheSequenceOfTheStep) {
+  const Token four[16] = {0, 3, 6, 2, 5, 5, 1, 0, 1, 1, 2, 6, 0, 4, 4, 3};
+  Tiny tiny;
+  Model<double> model(tiny.config, 4, *tiny.matmul, tiny.hooks);
+  Activations<double> all(tiny.config, 4, Recompute::kNone), half(tiny.config, 2, Recompute::kNone);
+  model.Forward(four, 4, all, Dropout(0.5, 1, 7, 10));
+  model.Forward(four + 8, 2, half, Dropout(0.5, 1, 7, 12));
+  const size_t count = 8 * tiny.config.width;
+  for (size_t layer = 0; layer <= tiny.config.layers; layer++) {
+    for (size_t i = 0; i < count; i++)
+      EXPECT_NEAR(half.residual(layer)[i], all.residual(layer)[count + i], 1e-12) << layer;
+  }
+}
+
+TEST(Dropout, EachStepLayerAndPlaceHasAMaskOfItsOwn) {
+  std::set<uint64_t> keys;
+  for (const size_t step : {0, 1}) {
+    for (const size_t layer : {0, 1}) {
+      for (const DropoutSite site : {DropoutSite::kEmbedding, DropoutSite::kAttention,
+                                     DropoutSite::kProjection, DropoutSite::kMlp})
+        keys.insert(Dropout(0.1, 9, step, 0).At(layer, site, 4).key);
+    }
+  }
+  EXPECT_EQ(keys.size(), 16u);
+  EXPECT_EQ(Dropout(0.25, 9, 0, 3).At(0, DropoutSite::kMlp, 4).threshold, 16384u);
+  EXPECT_EQ(Dropout(0.25, 9, 0, 3).At(0, DropoutSite::kMlp, 4).first_row, 12u);
+  EXPECT_EQ(Dropout().At(0, DropoutSite::kMlp, 4).threshold, 0u);
+}
+
 TEST(Model, RecomputationKeepsAQuarterOfTheActivationsOfTwelveLayers) {
   const ModelConfig model = {.seq = 256, .width = 384, .layers = 12, .heads = 6};
   const double all = double(WorkingNumbers(model, 8, Recompute::kNone));

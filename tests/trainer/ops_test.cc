@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "tests/trainer/finite_difference.h"
+#include "trainer/random.h"
 
 namespace weft::trainer::ops_test {
 namespace {
@@ -137,7 +138,7 @@ TEST_P(OpsTest, AttentionEqualsItsDefinition) {
       const AttentionShape shape{2, seq, 3, dim};
       const auto qkv = RandomValues(2 * seq * 3 * 3 * dim, seq + dim);
       std::vector<double> out(2 * seq * 3 * dim), lse(2 * 3 * seq);
-      ops().attention(qkv.data(), out.data(), lse.data(), shape);
+      ops().attention(qkv.data(), out.data(), lse.data(), shape, {});
       const auto expected = PlainAttention(qkv, shape);
       for (size_t i = 0; i < out.size(); i++)
         ASSERT_NEAR(out[i], expected[i], 1e-12) << i;
@@ -146,20 +147,62 @@ TEST_P(OpsTest, AttentionEqualsItsDefinition) {
 }
 
 TEST_P(OpsTest, AttentionGradient) {
-  for (const size_t seq : {1, 5, 35}) {
-    const AttentionShape shape{2, seq, 2, 3};
-    auto qkv = RandomValues(2 * seq * 3 * 6, seq);
-    const auto weights = RandomValues(2 * seq * 6, seq + 1);
-    std::vector<double> out(weights.size()), lse(2 * 2 * seq), dqkv(qkv.size(), 7);
-    const auto f = [&] {
-      ops().attention(qkv.data(), out.data(), lse.data(), shape);
-      return Dot(out, weights);
-    };
-    f();
-    ops().attention_backward(qkv.data(), out.data(), lse.data(), weights.data(), dqkv.data(),
-                             shape);
-    ExpectGradient("qkv", qkv.data(), dqkv.data(), qkv.size(), f, 150);
+  for (const uint32_t threshold : {0, 20'000}) {
+    const DropoutMask mask = {.key = 5, .first_row = 70, .threshold = threshold};
+    for (const size_t seq : {1, 5, 35}) {
+      const AttentionShape shape{2, seq, 2, 3};
+      auto qkv = RandomValues(2 * seq * 3 * 6, seq);
+      const auto weights = RandomValues(2 * seq * 6, seq + 1);
+      std::vector<double> out(weights.size()), lse(2 * 2 * seq), dqkv(qkv.size(), 7);
+      const auto f = [&] {
+        ops().attention(qkv.data(), out.data(), lse.data(), shape, mask);
+        return Dot(out, weights);
+      };
+      f();
+      ops().attention_backward(qkv.data(), out.data(), lse.data(), weights.data(), dqkv.data(),
+                               shape, mask);
+      ExpectGradient("qkv", qkv.data(), dqkv.data(), qkv.size(), f, 150);
+    }
   }
+}
+
+// As dropout.h defines it.
+bool IsDropped(const DropoutMask& mask, uint64_t row, uint64_t column) {
+  const uint64_t bits = Mix(Mix(mask.key ^ Mix(mask.first_row + row)) + column / 4);
+  return ((bits >> (16 * (column % 4))) & 0xffff) < mask.threshold;
+}
+
+TEST_P(OpsTest, DropoutIsThatOfItsDefinitionAndScalesTheRest) {
+  const DropoutMask mask = {.key = 77, .first_row = uint64_t{1} << 40, .threshold = 6'554};
+  for (const size_t columns : {1, 3, 63, 64, 65, 130}) {
+    constexpr size_t kRows = 300;
+    const std::vector<double> x(kRows * columns, 1);
+    std::vector<double> out(x.size()), again = x;
+    ops().dropout(x.data(), out.data(), kRows, columns, mask);
+    ops().dropout(again.data(), again.data(), kRows, columns, mask);
+    EXPECT_EQ(out, again);
+    size_t dropped = 0;
+    for (size_t i = 0; i < out.size(); i++) {
+      const bool drop = IsDropped(mask, i / columns, i % columns);
+      ASSERT_EQ(out[i], drop ? 0 : 65536.0 / (65536 - 6'554)) << i;
+      dropped += drop ? 1 : 0;
+    }
+    if (columns > 60) {
+      EXPECT_NEAR(double(dropped) / double(out.size()), 0.1, 0.01);
+    }
+  }
+}
+
+// The same rows of probabilities whichever sequences a call has.
+TEST_P(OpsTest, DropoutOfAttentionGoesByTheGlobalSequence) {
+  const AttentionShape both{2, 33, 3, 4}, one{1, 33, 3, 4};
+  const auto qkv = RandomValues(2 * 33 * 3 * 12, 1);
+  std::vector<double> out(2 * 33 * 12), lse(2 * 3 * 33), second(33 * 12);
+  DropoutMask mask = {.key = 3, .first_row = 10 * 3 * 33, .threshold = 30'000};
+  ops().attention(qkv.data(), out.data(), lse.data(), both, mask);
+  mask.first_row += 3 * 33;
+  ops().attention(qkv.data() + 33 * 36, second.data(), lse.data(), one, mask);
+  EXPECT_TRUE(std::equal(second.begin(), second.end(), out.begin() + 33 * 12));
 }
 
 TEST_P(OpsTest, GeluIsItsTanhFormAndHasItsGradient) {

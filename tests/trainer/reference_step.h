@@ -76,7 +76,8 @@ class ReferenceStep {
       }
     }
     const double tokens = double(inputs.size());
-    model_.Forward(inputs.data(), config_.global_batch, kept_);
+    model_.Forward(inputs.data(), config_.global_batch, kept_,
+                   Dropout(config_.dropout, config_.seed, step, 0));
     const double loss =
         model_.Backward(inputs.data(), targets.data(), config_.global_batch, 1 / tokens, kept_);
     return loss / tokens;

@@ -37,6 +37,7 @@ TrainConfig OddConfig(weft_shard_preset_t strategy, weft_shard_accumulation_t ac
   config.accumulate = 2;
   config.eval_every = 8;
   config.bucket_bytes = 16 << 10;
+  config.dropout = accumulation == WEFT_SHARD_REDUCE_EVERY ? 0.1 : 0;
   config.strategy = strategy;
   config.accumulation = accumulation;
   return config;
@@ -300,6 +301,7 @@ TEST(Strategies, ReplicasMayGoAcrossInTheLastMicrobatch) {
   const TrainConfig every = OddConfig(WEFT_SHARD_HYBRID_SHARD, WEFT_SHARD_REDUCE_EVERY);
   const Outcome expected = RunRanks(4, every)[0];
   TrainConfig config = OddConfig(WEFT_SHARD_HYBRID_SHARD, WEFT_SHARD_INNER_EVERY_OUTER_LAST);
+  config.dropout = every.dropout;
   const Outcome first = RunRanks(4, config)[0];
   ASSERT_EQ(first.error, "");
   for (size_t step = 0; step < kSteps; step++)

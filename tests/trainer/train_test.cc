@@ -151,6 +151,29 @@ TEST(Trainer, Fp16FollowsFp32AndItsScaleFallsByOverflowsOnAllRanksAlike) {
   }
 }
 
+// Masks go by the sequence of the step: other ranks and micro-batches leave the same out.
+TEST(Trainer, DropoutIsTheSameForAnyRanksAndMicroBatches) {
+  TrainConfig config = SmallConfig();
+  config.steps = 12;
+  const Outcome without = RunRanks(1, config)[0];
+  config.dropout = 0.2;
+  const Outcome one = RunRanks(1, config)[0];
+  ASSERT_EQ(one.error, "");
+  EXPECT_GT(std::abs(one.losses[3] - without.losses[3]), 1e-3);
+  for (const size_t ranks : {1, 2, 3, 4}) {
+    for (const size_t accumulate : {1, 2}) {
+      TrainConfig cut = config;
+      cut.accumulate = accumulate;
+      cut.recompute = accumulate == 2 ? Recompute::kFull : Recompute::kSelective;
+      const Outcome outcome = RunRanks(ranks, cut)[0];
+      ASSERT_EQ(outcome.error, "");
+      for (size_t step = 0; step < config.steps; step++)
+        EXPECT_NEAR(outcome.losses[step] / one.losses[step], 1, 1e-5) << ranks << " " << step;
+      EXPECT_NEAR(outcome.validations.back() / one.validations.back(), 1, 1e-4);
+    }
+  }
+}
+
 TEST(Trainer, Bf16FollowsFp32) {
   if (!PrecisionSupported(Precision::kBf16)) GTEST_SKIP() << "oneDNN has no bf16 on this CPU";
   TrainConfig config = SmallConfig();
