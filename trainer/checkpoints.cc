@@ -109,6 +109,9 @@ std::string Checkpoints::RunText() const {
       {"lr", record_.lr},           {"tokens", record_.tokens},
       {"seconds", record_.seconds}, {"comm_exposed_s", record_.comm_exposed_s},
       {"epoch", place_.epoch},      {"position", place_.position}};
+  const StepStatistics& s = record_.statistics;
+  if (s.count > 0)
+    json["statistics"] = {s.count, s.loss_mean, s.loss_variance, s.norm_mean, s.norm_variance};
   nlohmann::ordered_json& options = json["options"];
   for (const ResolvedOption& option : config_) {
     if (option.scope == Scope::kRun || option.scope == Scope::kRanks)
@@ -164,6 +167,14 @@ std::string Checkpoints::ReadRun(const std::string& text) {
   record_.tokens = NumberOf<size_t>(json, "tokens");
   record_.seconds = NumberOf<double>(json, "seconds");
   record_.comm_exposed_s = NumberOf<double>(json, "comm_exposed_s");
+  const auto statistics = json.find("statistics");
+  if (statistics != json.end() && statistics->is_array() && statistics->size() == 5 &&
+      std::ranges::all_of(*statistics, [](const auto& value) { return value.is_number(); })) {
+    const auto number = [&](size_t i) {
+      return (*statistics)[i].get<double>();
+    };
+    record_.statistics = {uint64_t(number(0)), number(1), number(2), number(3), number(4)};
+  }
   place_ = {NumberOf<size_t>(json, "epoch"), NumberOf<size_t>(json, "position")};
   return "";
 }

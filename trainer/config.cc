@@ -28,6 +28,13 @@ void CheckNumbers(TrainConfig t) {
               t.model.deviation >= 0 && t.model.deviation <= 10, "0 to 10");
   CheckNumber("--dropout", t.dropout, t.dropout >= 0 && t.dropout <= 0.99, "0 to 0.99");
   CheckNumber("--lr", t.lr, t.lr > 0 && t.lr < 10, "more than 0 and less than 10");
+  if (t.lr_scaling != LrScaling::kNone && t.lr_batch == 0) {
+    throw BadInput(fmt::format("--lr-scaling {} needs --lr-batch, the batch that --lr is meant for",
+                               NameOf(t.lr_scaling)));
+  }
+  CheckNumber("--outlier-z", t.outlier_z,
+              t.outlier_z == 0 || (t.outlier_z >= 1 && t.outlier_z <= kMost),
+              "0, which skips no step, or 1 and more");
   CheckNumber("--final-rate", t.final_rate, t.final_rate >= 0 && t.final_rate <= 1, "0 to 1");
   CheckNumber("--warmup-from", t.warmup_from, t.warmup_from >= 0 && t.warmup_from <= 1, "0 to 1");
   CheckNumber("--weight-decay", t.weight_decay, t.weight_decay >= 0 && t.weight_decay <= kMost,

@@ -39,6 +39,8 @@ struct TrainConfig {
   size_t micro_batch = 0;  // sequences of each micro-batch of each rank; 0: as the batch comes to
   size_t accumulate = 1;   // micro-batches per step; 0: WithDefaults chooses
   double lr = 2.5e-3;
+  LrScaling lr_scaling = LrScaling::kNone;
+  size_t lr_batch = 0;  // sequences per step that lr is meant for
   Schedule schedule = Schedule::kCosine;
   size_t warmup = 100;
   WarmupShape warmup_shape = WarmupShape::kLinear;
@@ -80,6 +82,7 @@ struct TrainConfig {
   bool offload_params = false;  // weights that are sharded at rest are there, too
   size_t verify_every = 0;      // steps between comparisons of what ranks have copies of; 0: never
   size_t check_samples = 100;   // steps between comparisons of the ranks' samples; 0: never
+  double outlier_z = 0;         // deviations from which on a step is skipped; 0: none is
   size_t nonfinite_steps = 1;   // in a row with infinite or NaN gradients, that end the run
   size_t bucket_bytes = 0;      // units are reduced together up to this size; 0: weft's default
   size_t eval_every = 500;      // steps; 0: at the end only
@@ -126,6 +129,7 @@ struct ProgramConfig {
   std::string name;             // empty: made from the time
   size_t checkpoint_every = 0;  // steps; 0: never
   size_t keep = 3;              // checkpoints
+  bool keep_best = false;       // and that of the best validation
   // "none"; "auto": the latest of this run; a step of this run; else a run's directory, that of its checkpoints, or of one. Empty: "auto" if this is a
   // restart.
   std::string resume;

@@ -77,6 +77,7 @@ void MetricsWriter::Write(const StepRecord& record, int64_t time_ns, double tok_
   line["grad_norm"] = record.grad_norm;
   if (record.loss_scale != 1) line["loss_scale"] = record.loss_scale;
   if (record.skipped) line["skipped"] = true;
+  if (record.outlier) line["outlier"] = true;
   if (waiting_.size() < kWaitingBytesMax) {
     waiting_ += line.dump() + "\n";
   } else {

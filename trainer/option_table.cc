@@ -275,6 +275,13 @@ void ListTraining(Sink& sink, ProgramConfig& config) {
       train.micro_batch, 0, kBatchMax);
   sink.Number({"lr", kRanks, "peak learning rate"}, train.lr);
   sink.Choice(
+      {"lr-scaling", kRanks,
+       "how --lr, meant for --lr-batch sequences, grows with the batch: none, linear, sqrt"},
+      NameOf(train.lr_scaling), "none",
+      [&train](const std::string& text) { train.lr_scaling = ParseLrScaling(text); });
+  sink.Count({"lr-batch", kRanks, "sequences per step that --lr is meant for"}, train.lr_batch, 0,
+             kBatchMax);
+  sink.Choice(
       {"schedule", kRanks,
        "of the rate after the warm-up: cosine, linear (both fall to the end), constant, wsd "
        "(constant, and linear over the last steps)"},
@@ -420,6 +427,10 @@ void ListRunning(Sink& sink, ProgramConfig& config) {
               "before, such "
               "steps update nothing"},
              train.nonfinite_steps, 1, kStepsMax);
+  sink.Number({"outlier-z", kRanks,
+               "a step whose loss or gradient norm is so many deviations above those before it is "
+               "skipped; 0: none is"},
+              train.outlier_z);
   sink.Choice({"order3", kRanks,
                "compare with an order-3 byte model: on, off, auto (on with the text of --data "
                "auto, and up to 16 MB of other text)"},
@@ -435,6 +446,9 @@ void ListRunning(Sink& sink, ProgramConfig& config) {
               "steps between checkpoints, also one at the end and on SIGTERM; 0: none"},
              config.checkpoint_every, 0, kStepsMax);
   sink.Count({"keep", kRanks, "checkpoints that are kept"}, config.keep, 1, kStepsMax);
+  sink.Flag({"keep-best", kRanks,
+             "the state with the best validation loss is kept too, in the run's folder best"},
+            config.keep_best);
   sink.Text(
       {"resume", kStart,
        "what to go on from: auto, the latest checkpoint of this run if there is one; a step of "

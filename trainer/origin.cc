@@ -45,13 +45,19 @@ std::optional<int64_t> Origin::Step() const {
 }
 
 std::unique_ptr<Checkpoints> Origin::CheckpointsOf(const Trainer& trainer,
-                                                   const std::string& directory) const {
-  return std::make_unique<Checkpoints>(group_, trainer, directory, config_.keep, resolved_,
+                                                   const std::string& directory,
+                                                   size_t keep) const {
+  return std::make_unique<Checkpoints>(group_, trainer, directory, keep, resolved_,
                                        config_.changed);
 }
 
 std::unique_ptr<Checkpoints> Origin::MakeCheckpoints(const Trainer& trainer) const {
-  return CheckpointsOf(trainer, checkpoints_);
+  return CheckpointsOf(trainer, checkpoints_, config_.keep);
+}
+
+std::unique_ptr<Checkpoints> Origin::MakeBest(const Trainer& trainer) const {
+  const std::filesystem::path best = std::filesystem::path(checkpoints_).parent_path() / "best";
+  return CheckpointsOf(trainer, best.string(), 1);
 }
 
 std::optional<Resumed> Origin::Resume(const Trainer& trainer,
@@ -59,7 +65,7 @@ std::optional<Resumed> Origin::Resume(const Trainer& trainer,
   const std::string from = From();
   const bool elsewhere = !from.empty() && from != checkpoints_;
   std::optional<Resumed> resumed;
-  if (elsewhere) resumed = CheckpointsOf(trainer, from)->Resume();
+  if (elsewhere) resumed = CheckpointsOf(trainer, from, config_.keep)->Resume();
   const auto check_found = [&] {
     if (resumed || from.empty() || config_.resume.empty() || config_.resume == "auto") return;
     throw BadInput("--resume " + config_.resume +

@@ -33,6 +33,8 @@ class Origin {
 
   // This run's.
   std::unique_ptr<Checkpoints> MakeCheckpoints(const Trainer& trainer) const;
+  // Of its best state, beside these.
+  std::unique_ptr<Checkpoints> MakeBest(const Trainer& trainer) const;
 
   // Loads what the run goes on from; nothing if it begins anew. *checkpoints: this run's, if it saves.
   std::optional<Resumed> Resume(const Trainer& trainer,
@@ -50,8 +52,8 @@ class Origin {
   std::string From() const;
   // The step of --resume, if it is one.
   std::optional<int64_t> Step() const;
-  std::unique_ptr<Checkpoints> CheckpointsOf(const Trainer& trainer,
-                                             const std::string& directory) const;
+  std::unique_ptr<Checkpoints> CheckpointsOf(const Trainer& trainer, const std::string& directory,
+                                             size_t keep) const;
 
   const ProgramConfig& config_;
   const ResolvedConfig resolved_;

@@ -357,16 +357,28 @@ int64_t DataParallel::Finish() {
 }
 
 weft_shard_update_result_t DataParallel::Update(double learning_rate, double clip,
-                                                uint64_t requests) {
+                                                uint64_t requests, const weft_shard_norm_t* norm) {
   weft_shard_update_t update = {};
   update.struct_size = sizeof update;
   update.learning_rate = learning_rate;
   update.norm_max = clip;
   update.requests = requests;
+  update.norm = norm;
   weft_shard_update_result_t result = {};
   result.struct_size = sizeof result;
   Check(weft_shard_optimizer_step(context_, &update, &result), "updating the parameters");
   return result;
+}
+
+weft_shard_norm_t DataParallel::GradientNorm() {
+  weft_shard_norm_t norm = {};
+  norm.struct_size = sizeof norm;
+  Check(weft_shard_gradient_norm(context_, nullptr, &norm), "finding the norm of the gradients");
+  return norm;
+}
+
+void DataParallel::DropGradients() {
+  Check(weft_shard_drop_gradients(context_, nullptr), "dropping the gradients");
 }
 
 void DataParallel::EndStep() {

@@ -102,7 +102,13 @@ class DataParallel : public UnitHooks<float> {
   // Clips the reduced gradients to the global norm `clip` unless that is 0, and updates the
   // parameters; weight decay is on where ParamSpec says so. `skipped` in the result: a gradient was
   // infinite or not a number, and nothing was updated. `requests`: bits of this rank's; the result has those of all ranks.
-  weft_shard_update_result_t Update(double learning_rate, double clip, uint64_t requests);
+  // `norm`: of GradientNorm, or nullptr.
+  weft_shard_update_result_t Update(double learning_rate, double clip, uint64_t requests,
+                                    const weft_shard_norm_t* norm = nullptr);
+  // Between Finish and Update. Collective.
+  weft_shard_norm_t GradientNorm();
+  // In place of Update: nothing is updated. Collective.
+  void DropGradients();
   void EndStep();
   // This rank cannot go on: the others learn why instead of waiting.
   void Abort(const std::string& reason);

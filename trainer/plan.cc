@@ -84,7 +84,7 @@ std::string DescribePlan(const TrainConfig& t, const RunPlan& plan, size_t ranks
       t.steps, t.global_batch, DescribeShares(t, ranks), FormatCount(tokens),
       train_bytes == 0 ? "" : fmt::format(" ({:.2f} epochs)", tokens / double(train_bytes)),
       tokens * FlopsPerToken(t.model) * 1e-12, NameOf(t.precision),
-      BytesOf(t.param_type) < sizeof(float) ? " of 16-bit weights" : "", t.lr, t.seed);
+      BytesOf(t.param_type) < sizeof(float) ? " of 16-bit weights" : "", PeakRate(t), t.seed);
   const std::string scale = DescribeLossScale(t);
   if (!scale.empty()) out += "       loss scale " + scale + "\n";
   if (t.warmup > t.steps) {

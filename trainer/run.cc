@@ -113,7 +113,9 @@ int Run::GoToTheEnd() {
 int Run::Close() {
   if (checkpoints_ != nullptr && last_.step > 0)
     checkpoints_->Save(last_, trainer_->PlaceOf(last_.step));
-  const bool saved = AllSay(members_.group(), checkpoints_ == nullptr || checkpoints_->Finish());
+  const bool last_saved = checkpoints_ == nullptr || checkpoints_->Finish();
+  const bool best_saved = best_ == nullptr || best_->Finish();
+  const bool saved = AllSay(members_.group(), last_saved && best_saved);
   if (StopCode(requests_) != 0) SayStopped(saved);
   const bool written = AllSay(members_.group(), report_ == nullptr || report_->Finish());
   return saved && written ? StopCode(requests_) : kExitNotWritten;
@@ -170,6 +172,7 @@ void Run::Begin() {
     trainer->Begin();
   }
   trainer_ = std::move(trainer);
+  if (config_.keep_best) best_ = MakeOrigin().MakeBest(*trainer_);
 }
 
 void Run::PrintPlan(const RunPlan& plan) const {
@@ -284,6 +287,7 @@ void Run::EndStep(const StepRecord& record) {
   SaveIfDue(record);
   std::optional<double> val_loss;
   if (StopCode(requests_) == 0) val_loss = Validate(record.step);
+  if (val_loss && best_ != nullptr) SaveIfBest(record, *val_loss);
   // Asked to end in the validation: what is done is saved.
   if (StopCode(requests_) != 0) SaveIfDue(record);
   if (record.step <= facts_.reported) return;  // this rank had come so far before another was lost
@@ -291,6 +295,17 @@ void Run::EndStep(const StepRecord& record) {
   if (val_loss) facts_.curve.validation.push_back({double(record.step), *val_loss});
   if (report_) report_->Add(record, val_loss);
   facts_.reported = record.step;
+}
+
+// As rank 0 knows it: a rank that has joined, or gone on from a checkpoint, has not seen all validations.
+void Run::SaveIfBest(const StepRecord& record, double val_loss) {
+  const std::string best = HearOfFirst(members_.group(), [&] {
+    for (const CurvePoint& point : facts_.curve.validation) {
+      if (point.step < double(record.step) && !(val_loss < point.loss)) return std::string();
+    }
+    return std::string("best");
+  });
+  if (!best.empty()) best_->Save(record, trainer_->PlaceOf(record.step));
 }
 
 void Run::SayStopped(bool saved) const {
@@ -326,6 +341,7 @@ void Run::End() {
 void Run::KeepState() {
   if (trainer_ == nullptr) return;
   checkpoints_.reset();
+  best_.reset();
   TrainState taken = trainer_->TakeState();
   if (taken.steps_done != TrainState::kNone) state_ = std::move(taken);
   trainer_.reset();
@@ -353,6 +369,7 @@ void Run::GoOn(const std::string& change) {
   trainer_->GoOnFrom(state_);
   last_ = state_.last;
   if (config_.checkpoint_every > 0) checkpoints_ = MakeOrigin().MakeCheckpoints(*trainer_);
+  if (config_.keep_best) best_ = MakeOrigin().MakeBest(*trainer_);
   state_.values = std::vector<std::byte>();  // the trainer has them; {} would keep the memory
   if (members_.rank() == 0 && !report_) BecomeFirst();
   if (report_) SayWhoGoesOn(change);

@@ -65,6 +65,7 @@ class Run {
   // The validation that is due after that step, if any.
   std::optional<double> Validate(size_t step);
   void SaveIfDue(const StepRecord& record);
+  void SaveIfBest(const StepRecord& record, double val_loss);
   void SayStopped(bool saved) const;
   // Validates where that is due, and reports.
   void EndStep(const StepRecord& record);
@@ -95,6 +96,7 @@ class Run {
   RunFacts facts_;
   std::unique_ptr<Trainer> trainer_;
   std::unique_ptr<Checkpoints> checkpoints_;  // of trainer_'s model
+  std::unique_ptr<Checkpoints> best_;         // with --keep-best
   uint64_t requests_ = 0;                     // of all ranks, as of the last step or look
   bool validated_ = false;                    // the last step
   bool end_printed_ = false;                  // by this rank

@@ -12,6 +12,7 @@ namespace {
 
 constexpr const char* kSchedules[] = {"cosine", "linear", "constant", "wsd"};  // by Schedule
 constexpr const char* kShapes[] = {"linear", "log"};                           // by WarmupShape
+constexpr const char* kScalings[] = {"none", "linear", "sqrt"};                // by LrScaling
 constexpr size_t kDecayShare = 10;  // of the steps of wsd, where nothing else is said
 
 // From 0, or nearly so, to 1.
@@ -54,23 +55,40 @@ const char* NameOf(WarmupShape shape) {
   return kShapes[size_t(shape)];
 }
 
+LrScaling ParseLrScaling(const std::string& name) {
+  for (size_t i = 0; i < std::size(kScalings); i++)
+    if (name == kScalings[i]) return LrScaling(i);
+  throw BadInput("--lr-scaling " + name + " is unknown; use none, linear or sqrt");
+}
+
+const char* NameOf(LrScaling scaling) {
+  return kScalings[size_t(scaling)];
+}
+
+double PeakRate(const TrainConfig& config) {
+  if (config.lr_scaling == LrScaling::kNone) return config.lr;
+  const double ratio = double(config.global_batch) / double(config.lr_batch);
+  return config.lr * (config.lr_scaling == LrScaling::kLinear ? ratio : std::sqrt(ratio));
+}
+
 double LearningRate(const TrainConfig& config, size_t step) {
+  const double peak = PeakRate(config);
   if (step < config.warmup) {
     // In this order of operations the bits of runs from before there was a choice stay.
     if (config.warmup_from == 0 && config.warmup_shape == WarmupShape::kLinear)
-      return config.lr * double(step + 1) / double(config.warmup);
+      return peak * double(step + 1) / double(config.warmup);
     const double progress = WarmupProgress(config, step);
-    return config.lr * (config.warmup_from + (1 - config.warmup_from) * progress);
+    return peak * (config.warmup_from + (1 - config.warmup_from) * progress);
   }
   const double progress = FallProgress(config, step);
   switch (config.schedule) {
     case Schedule::kConstant:
-      return config.lr;
+      return peak;
     case Schedule::kCosine:
-      return config.lr *
+      return peak *
              (config.final_rate + (1 - config.final_rate) * 0.5 * (1 + std::cos(M_PI * progress)));
     default:
-      return config.lr * (config.final_rate + (1 - config.final_rate) * (1 - progress));
+      return peak * (config.final_rate + (1 - config.final_rate) * (1 - progress));
   }
 }
 

@@ -26,6 +26,15 @@ WarmupShape ParseWarmupShape(const std::string& name);
 const char* NameOf(Schedule schedule);
 const char* NameOf(WarmupShape shape);
 
+// How the peak grows with the batch: not at all, in proportion, by the square root.
+enum class LrScaling { kNone, kLinear, kSqrt };
+
+LrScaling ParseLrScaling(const std::string& name);
+const char* NameOf(LrScaling scaling);
+
+// The largest rate of a run: --lr, for the batch of a step instead of --lr-batch.
+double PeakRate(const TrainConfig& config);
+
 double LearningRate(const TrainConfig& config, size_t step);
 
 }  // namespace weft::trainer

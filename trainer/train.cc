@@ -181,15 +181,12 @@ StepRecord Trainer::Step(size_t index) {
   }
 }
 
-StepRecord Trainer::TryStep(size_t index) {
-  const auto start = Clock::now();
+double Trainer::Compute(size_t index, double loss_scale) {
   const double tokens = double(config_.global_batch * config_.model.seq);
   // Each token of the step counts alike, whichever rank has it: the context averages over ranks, however many tokens each of them has.
-  const double scale = double(parallel_.size()) / tokens;
+  const double scale = double(parallel_.size()) / tokens * loss_scale;
   const size_t pieces = parallel_.size() * config_.accumulate;
   double loss = 0;
-  parallel_.BeginStep();
-  const double loss_scale = parallel_.loss_scale();
   for (size_t micro = 0; micro < config_.accumulate; micro++) {
     const Share share =
         ShareOf(config_.global_batch, pieces, parallel_.rank() * config_.accumulate + micro);
@@ -205,28 +202,55 @@ StepRecord Trainer::TryStep(size_t index) {
     parallel_.BeginMicrobatch(micro, micro + 1 == config_.accumulate);
     model_.Forward(inputs_.data(), share.count, activations_,
                    Dropout(config_.dropout, config_.seed, index, share.first));
-    loss += model_.Backward(inputs_.data(), targets_.data(), share.count, scale * loss_scale,
-                            activations_);
+    loss += model_.Backward(inputs_.data(), targets_.data(), share.count, scale, activations_);
     parallel_.EndMicrobatch();
   }
-  const int64_t exposed_ns = parallel_.Finish();
+  return loss;
+}
+
+void Trainer::Update(StepRecord& record) {
+  record.statistics = last_.statistics;
+  weft_shard_norm_t norm = {};
+  const bool guard = config_.outlier_z > 0;
+  if (guard) {
+    norm = parallel_.GradientNorm();
+    record.outlier = norm.nonfinite == 0 &&
+                     IsOutlier(last_.statistics, config_.outlier_z, record.loss, norm.norm);
+  }
+  if (record.outlier) {
+    parallel_.DropGradients();
+    record.grad_norm = norm.norm;
+    record.skipped = true;
+    record.requests = parallel_.Any(TakeRequests());
+    return;
+  }
+  const weft_shard_update_result_t update =
+      parallel_.Update(record.lr, config_.grad_clip, TakeRequests(), guard ? &norm : nullptr);
+  record.grad_norm = update.grad_norm;
+  record.requests = update.requests;
+  record.skipped = update.skipped != 0;
+  if (guard && !record.skipped)
+    record.statistics = After(last_.statistics, record.loss, record.grad_norm);
+}
+
+StepRecord Trainer::TryStep(size_t index) {
+  const auto start = Clock::now();
+  parallel_.BeginStep();
   StepRecord& record = record_;
   record = {};
+  record.loss_scale = parallel_.loss_scale();
+  const double loss = Compute(index, record.loss_scale);
+  const int64_t exposed_ns = parallel_.Finish();
   record.step = index + 1;
   record.tokens = config_.global_batch * config_.model.seq;
   record.lr = LearningRate(config_, index);
   // Before the update, which leaves gathers of parameters under way.
   const auto before_sum = Clock::now();
-  record.loss = parallel_.Sum(loss) / tokens;
+  record.loss = parallel_.Sum(loss) / double(record.tokens);
   record.comm_exposed_s = double(exposed_ns) * 1e-9 + SecondsSince(before_sum);
   record.seconds = SecondsSince(start);  // if the update is all that is done of the rest
   const double before_update = record.seconds;
-  const weft_shard_update_result_t update =
-      parallel_.Update(record.lr, config_.grad_clip, TakeRequests());
-  record.grad_norm = update.grad_norm;
-  record.requests = update.requests;
-  record.skipped = update.skipped != 0;
-  record.loss_scale = loss_scale;
+  Update(record);
   steps_done_ = int64_t(record.step);
   last_ = record;
   if (config_.elastic) updates_ = parallel_.update_count();
@@ -235,7 +259,7 @@ StepRecord Trainer::TryStep(size_t index) {
   record.update_s = record.seconds - before_update;
   last_ = record;
   // A step whose gradients are not finite was skipped; there may be a few, and weft counts them.
-  if (!std::isfinite(record.loss) && update.skipped == 0) {
+  if (!std::isfinite(record.loss) && !record.skipped) {
     throw RunFailure(
         fmt::format("step {}: the loss is no longer a number; use a smaller --lr", record.step));
   }

@@ -78,6 +78,10 @@ class Trainer {
 
  private:
   StepRecord TryStep(size_t index);
+  // Forward and backward of this rank's share; the sum of its tokens' losses.
+  double Compute(size_t index, double loss_scale);
+  // Updates the weights, unless the step stands out.
+  void Update(StepRecord& record);
   // Whether any rank has been asked to end. Collective.
   bool AskedToEnd();
   void FillBatch(const std::string& text, const std::vector<size_t>& offsets);

@@ -16,6 +16,7 @@
 #include "weft/group.h"
 #include "weft/shard_state.h"
 
+#include "trainer/outlier_guard.h"
 #include "trainer/sampler.h"
 
 namespace weft::trainer {
@@ -29,11 +30,13 @@ struct StepRecord {
   double seconds = 0;  // wall time of the step
   double comm_exposed_s = 0;
   double loss_scale = 1;
-  bool skipped = false;  // gradients were not finite, and nothing was updated
+  bool skipped = false;  // nothing was updated: gradients were not finite, or
+  bool outlier = false;  // the step stood out (outlier_guard.h)
   double update_s = 0;   // part of `seconds`; not in metrics.jsonl
   size_t tokens = 0;     // of all ranks
   // Of all ranks, the same on each (stop_signals.h); not in metrics.jsonl.
   uint64_t requests = 0;
+  StepStatistics statistics;  // of the steps up to this one, for --outlier-z; not in metrics.jsonl
 };
 
 struct TrainState {

@@ -44,9 +44,9 @@ class CheckpointProgramTest(unittest.TestCase):
         with open(os.path.join(self.directory, name), "w", encoding="utf-8") as file:
             file.write("".join(generator.choice(_WORDS) for _ in range(words)))
 
-    def start(self, name, *more, ranks=3, launcher=(), steps=60, model=_MODEL, every=10):
+    def start(self, name, *more, ranks=3, launcher=(), steps=60, model=_MODEL, every=10, evaluate=25):
         command = [weftrun, "-n", str(ranks), *launcher, weft_train, "--data", "text", "--name", name, "--steps", str(steps),
-                   *model, "--eval-every", "25", "--checkpoint-every", str(every), *more]
+                   *model, "--eval-every", str(evaluate), "--checkpoint-every", str(every), *more]
         return subprocess.Popen(command, cwd=self.directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     def run_it(self, name, *more, code=0, **settings):
@@ -349,6 +349,17 @@ class CheckpointProgramTest(unittest.TestCase):
         printed = self.run_it("less", "--init", "old.safetensors", "--init-partial", steps=1, model=with_layers(1))
         self.assertRegex(printed, r"not taken, as this model has none of that name: block\.1\.")
         self.assertNotIn("not in it", printed)
+
+    def test_the_best_state_is_kept_beside_the_last_ones(self):
+        # A rate that is too high: later validations are worse than earlier ones, or better.
+        self.run_it("a", "--lr", "0.3", "--warmup", "3", "--keep-best", ranks=2, steps=24, model=_FLOAT32, evaluate=3)
+        validations = {line["step"]: line["val_loss"] for line in self.metrics("a") if "val_loss" in line}
+        self.assertEqual(8, len(validations))
+        best = min(validations, key=validations.get)
+        folder = os.path.join(self.directory, "runs", "a", "best")
+        self.assertEqual([f"step-{best:08}"], [name for name in os.listdir(folder) if name.startswith("step-")])
+        printed = self.run_it("b", "--resume", folder, "--lr", "0.3", "--warmup", "3", steps=best + 1, model=_FLOAT32)
+        self.assertIn(f"3 ranks go on after step {best}, from ", printed)
 
     def test_goes_on_from_a_step_or_a_checkpoint(self):
         self.run_it("old", steps=40)

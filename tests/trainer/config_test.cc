@@ -77,6 +77,19 @@ TEST(Options, AModelByNameIsChangedByTheOptionsOfItsShape) {
   EXPECT_EQ(c.train.model.deviation, 0.02);
 }
 
+TEST(LearningRate, GrowsWithTheBatchAsAskedFor) {
+  TrainConfig config;
+  config.global_batch = 64;
+  config.lr = 0.001;
+  config.lr_batch = 16;
+  EXPECT_EQ(PeakRate(config), 0.001);
+  config.lr_scaling = LrScaling::kLinear;
+  EXPECT_DOUBLE_EQ(PeakRate(config), 0.004);
+  config.lr_scaling = LrScaling::kSqrt;
+  EXPECT_DOUBLE_EQ(PeakRate(config), 0.002);
+  EXPECT_DOUBLE_EQ(LearningRate(config, config.warmup - 1), 0.002);
+}
+
 TEST(Options, EveryModelHasTheSizeOfItsName) {
   const std::map<std::string, double> millions = {{"1m", 1},
                                                   {"3m", 2.8},
@@ -280,6 +293,10 @@ TEST(Options, BadInputIsOneLineThatNamesTheOption) {
       {{"--reduce-dtype", "int8"}, "--reduce-dtype int8"},
       {{"--optimizer", "adam"},
        "--optimizer adam is unknown; use adamw, sgd, lion, lamb, lars or muon"},
+      {{"--dropout", "1"}, "--dropout 1 is out of range; use 0 to 0.99"},
+      {{"--outlier-z", "0.5"}, "--outlier-z 0.5 is out of range; use 0, which skips no step"},
+      {{"--lr-scaling", "linear"}, "--lr-scaling linear needs --lr-batch"},
+      {{"--recompute", "all"}, "--recompute all is unknown; use none, selective or full"},
       {{"--momentum", "1"}, "--momentum 1 is out of range; use 0 to less than 1"},
       {{"--loss-scale", "-2"}, "--loss-scale -2 is out of range; use 0, for a dynamic one"},
       {{"--views", "still"}, "--views still is unknown; use move, stable or apart"},

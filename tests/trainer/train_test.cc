@@ -1,5 +1,6 @@
 #include "trainer/train.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 
 #include "tests/trainer/training_run.h"
 #include "trainer/failure.h"
+#include "trainer/outlier_guard.h"
 
 namespace weft::trainer {
 namespace {
@@ -171,6 +173,43 @@ TEST(Trainer, DropoutIsTheSameForAnyRanksAndMicroBatches) {
         EXPECT_NEAR(outcome.losses[step] / one.losses[step], 1, 1e-5) << ranks << " " << step;
       EXPECT_NEAR(outcome.validations.back() / one.validations.back(), 1, 1e-4);
     }
+  }
+}
+
+TEST(OutlierGuard, KnowsWhatStandsOutAfterTwentySteps) {
+  StepStatistics statistics;
+  for (size_t step = 0; step < 200; step++) {
+    const double loss = 3 - 0.001 * double(step) + 0.05 * (step % 2 == 0 ? 1 : -1);
+    const double norm = 1 + 0.1 * (step % 3 == 0 ? 1 : -0.5);
+    EXPECT_FALSE(IsOutlier(statistics, 5, loss, norm)) << step;
+    EXPECT_EQ(IsOutlier(statistics, 5, 10, norm), step >= 20) << step;
+    EXPECT_EQ(IsOutlier(statistics, 5, loss, 10), step >= 20) << step;
+    EXPECT_FALSE(IsOutlier(statistics, 5, 0, 0)) << "below is good";
+    statistics = After(statistics, loss, norm);
+  }
+  EXPECT_NEAR(statistics.loss_mean, 2.85, 0.02);
+  EXPECT_NEAR(std::sqrt(statistics.loss_variance), 0.05, 0.02);
+}
+
+// A guard that finds nothing changes no bit; one that finds everything leaves the weights as they were.
+TEST(Trainer, TheOutlierGuardSkipsOnAllRanksAlike) {
+  TrainConfig config = SmallConfig();
+  const Outcome without = RunRanks(2, config)[0];
+  config.outlier_z = 1000;
+  const Outcome quiet = RunRanks(2, config)[0];
+  ASSERT_EQ(without.error + quiet.error, "");
+  EXPECT_EQ(quiet.params, without.params);
+  EXPECT_EQ(quiet.norms, without.norms);
+  config.outlier_z = 1;
+  config.global_batch = 3;  // few sequences, whose losses differ
+  config.lr = 1e-7;         // the loss does not fall
+  const auto ranks = RunRanks(3, config);
+  ASSERT_EQ(ranks[0].error, "");
+  EXPECT_GT(std::count(ranks[0].skipped.begin(), ranks[0].skipped.end(), true), 0);
+  EXPECT_EQ(std::count(ranks[0].skipped.begin(), ranks[0].skipped.begin() + 20, true), 0);
+  for (const Outcome& rank : ranks) {
+    EXPECT_EQ(rank.skipped, ranks[0].skipped);
+    EXPECT_EQ(rank.params, ranks[0].params);
   }
 }
 
