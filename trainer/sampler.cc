@@ -1,11 +1,11 @@
 #include "trainer/sampler.h"
 
 #include <algorithm>
-#include <utility>
 
 #include <fmt/core.h>
 
 #include "trainer/failure.h"
+#include "trainer/permutation.h"
 #include "trainer/random.h"
 
 namespace weft::trainer {
@@ -15,33 +15,20 @@ Share ShareOf(size_t batch, size_t pieces, size_t index) {
   return {first, batch * (index + 1) / pieces - first};
 }
 
-WindowSampler::WindowSampler(size_t text_bytes, size_t seq, size_t global_batch, uint64_t seed)
+WindowSampler::WindowSampler(size_t text_tokens, size_t seq, size_t global_batch, uint64_t seed)
     : seq_(seq), global_batch_(global_batch), seed_(seed) {
-  const size_t windows = text_bytes == 0 ? 0 : (text_bytes - 1) / seq;
+  const size_t windows = text_tokens == 0 ? 0 : (text_tokens - 1) / seq;
   if (windows < global_batch) {
     throw BadInput(fmt::format(
-        "--batch {} --seq {} needs {} bytes of training text, there are {}; give more data or a "
+        "--batch {} --seq {} needs {} tokens of training text, there are {}; give more data or a "
         "smaller batch",
-        global_batch, seq, global_batch * seq + 1, text_bytes));
+        global_batch, seq, global_batch * seq + 1, text_tokens));
   }
   // One window is given up, where there are enough, so that the grid can start anywhere in it.
   const bool spare = windows > global_batch;
   window_count_ = spare ? windows - 1 : windows;
-  shift_count_ = spare ? seq : (text_bytes - 1) - windows * seq + 1;
+  shift_count_ = spare ? seq : (text_tokens - 1) - windows * seq + 1;
   steps_per_epoch_ = window_count_ / global_batch;
-  Shuffle(0);
-}
-
-void WindowSampler::Shuffle(size_t epoch) {
-  const uint64_t key = Mix(Mix(seed_) + epoch);
-  epoch_ = epoch;
-  shift_ = BitsAt(key, ~uint64_t{0}) % shift_count_;
-  order_.resize(window_count_);
-  for (size_t i = 0; i < window_count_; i++)
-    order_[i] = uint32_t(i);
-  for (size_t i = window_count_ - 1; i > 0; i--) {
-    std::swap(order_[i], order_[BitsAt(key, i) % (i + 1)]);
-  }
 }
 
 void WindowSampler::StartAt(size_t step, const SamplePlace& place) {
@@ -59,10 +46,11 @@ SamplePlace WindowSampler::PlaceOf(size_t step) const {
   return {first_.epoch + 1 + after / steps_per_epoch_, (after % steps_per_epoch_) * global_batch_};
 }
 
-size_t WindowSampler::Offset(size_t step, size_t slot) {
+size_t WindowSampler::Offset(size_t step, size_t slot) const {
   const SamplePlace place = PlaceOf(step);
-  if (place.epoch != epoch_) Shuffle(place.epoch);
-  return shift_ + order_[place.position + slot] * seq_;
+  const uint64_t key = Mix(Mix(seed_) + place.epoch);
+  const size_t shift = BitsAt(key, ~uint64_t{0}) % shift_count_;
+  return shift + Permutation(window_count_, key).At(place.position + slot) * seq_;
 }
 
 }  // namespace weft::trainer

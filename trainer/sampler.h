@@ -1,22 +1,22 @@
 // Which window of the training text stands in which slot of which step.
 //
 //   WindowSampler sampler(text.size(), seq, global_batch, seed);
-//   size_t at = sampler.Offset(step, slot);    // inputs [at, at + seq), targets one byte later
+//   size_t at = sampler.Offset(step, slot);    // inputs [at, at + seq), targets one token later
 //
 //   SamplePlace next = sampler.PlaceOf(step);  // for a run that goes on from there, with whatever batch
 //   sampler.StartAt(step, next);
 //
 // The global batch of a step depends on the seed and the step, not on the number of ranks, which take
 // successive slots of it (ShareOf). Windows of one epoch do not overlap and none is
-// used twice; each epoch starts the grid elsewhere and uses another order.
+// used twice; each epoch starts the grid elsewhere and uses another order (permutation.h), which is
+// computed and not kept: a text of any size takes no memory here.
 //
-// Thread-safety: an object belongs to one thread (it keeps the permutation of the current epoch).
+// Thread-safety: between calls of StartAt any number of threads may ask.
 #ifndef WEFT_TRAINER_SAMPLER_H_
 #define WEFT_TRAINER_SAMPLER_H_
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 namespace weft::trainer {
 
@@ -40,20 +40,18 @@ Share ShareOf(size_t batch, size_t pieces, size_t index);
 class WindowSampler {
  public:
   // Throws BadInput when the text has fewer windows than a batch.
-  WindowSampler(size_t text_bytes, size_t seq, size_t global_batch, uint64_t seed);
+  WindowSampler(size_t text_tokens, size_t seq, size_t global_batch, uint64_t seed);
 
   // `step` begins at `place`, and later ones follow it; by default step 0 at the beginning. A place beyond the epoch's windows begins the next one.
   void StartAt(size_t step, const SamplePlace& place);
 
   // Of a step from the first on.
   SamplePlace PlaceOf(size_t step) const;
-  size_t Offset(size_t step, size_t slot);
+  size_t Offset(size_t step, size_t slot) const;
 
   size_t steps_per_epoch() const { return steps_per_epoch_; }
 
  private:
-  void Shuffle(size_t epoch);
-
   const size_t seq_;
   const size_t global_batch_;
   const uint64_t seed_;
@@ -62,9 +60,6 @@ class WindowSampler {
   size_t steps_per_epoch_;
   size_t first_step_ = 0;  // which begins at first_
   SamplePlace first_;
-  size_t epoch_;
-  size_t shift_ = 0;
-  std::vector<uint32_t> order_;
 };
 
 }  // namespace weft::trainer

@@ -29,7 +29,7 @@ expect '--steps' --steps
 expect 'absent' --data absent
 expect 'no text' --data empty
 expect 'no text' --data nothing
-expect 'needs .* bytes' --data short
+expect 'needs .* tokens' --data short
 expect '--data fifo is neither' --data fifo
 expect '--data /dev/zero is neither' --data /dev/zero
 expect '--name ../../x' --data enough --name ../../x

@@ -79,6 +79,48 @@ TEST(WindowSampler, SeedAndEpochChangeTheOrder) {
   EXPECT_NE(first, other_epoch);
 }
 
+TEST(WindowSampler, EachOfManyEpochsHasAnotherOrder) {
+  const WindowSampler sampler(kText, kSeq, kBatch, 1);
+  std::set<std::vector<size_t>> orders;
+  constexpr size_t kEpochs = 50;
+  for (size_t epoch = 0; epoch < kEpochs; epoch++) {
+    std::vector<size_t> windows;  // whatever the place that the grid starts at
+    for (size_t slot = 0; slot < kBatch; slot++)
+      windows.push_back(sampler.Offset(epoch * sampler.steps_per_epoch(), slot) / kSeq);
+    orders.insert(windows);
+  }
+  EXPECT_EQ(orders.size(), kEpochs);
+}
+
+// With a table of its windows this would take a tebibyte.
+TEST(WindowSampler, TextOfAnySizeTakesNoMemory) {
+  constexpr size_t kLong = (size_t{1} << 48) + 12345, kLongSeq = 1024;
+  WindowSampler sampler(kLong, kLongSeq, kBatch, 7);
+  EXPECT_GT(sampler.steps_per_epoch() * kBatch, uint64_t{1} << 37);
+  std::vector<size_t> offsets;
+  for (size_t step = 0; step < 300; step++) {
+    for (size_t slot = 0; slot < kBatch; slot++)
+      offsets.push_back(sampler.Offset(step, slot));
+  }
+  std::sort(offsets.begin(), offsets.end());
+  EXPECT_LE(offsets.back() + kLongSeq + 1, kLong);
+  EXPECT_GT(offsets.back(), kLong / 10 * 9);  // they are from all of the text
+  EXPECT_LT(offsets.front(), kLong / 10);
+  for (size_t i = 1; i < offsets.size(); i++)
+    ASSERT_GE(offsets[i] - offsets[i - 1], kLongSeq);
+  // The last steps of the epoch, from a place that a checkpoint may have.
+  const size_t last = sampler.steps_per_epoch() - 1;
+  const SamplePlace place = sampler.PlaceOf(last);
+  EXPECT_EQ(place, (SamplePlace{0, last * kBatch}));
+  EXPECT_EQ(sampler.PlaceOf(last + 1), (SamplePlace{1, 0}));
+  WindowSampler resumed(kLong, kLongSeq, kBatch, 7);
+  resumed.StartAt(5, place);
+  for (size_t slot = 0; slot < kBatch; slot++) {
+    EXPECT_EQ(resumed.Offset(5, slot), sampler.Offset(last, slot));
+    EXPECT_EQ(resumed.Offset(6, slot), sampler.Offset(last + 1, slot));
+  }
+}
+
 TEST(WindowSampler, GoingBackGivesTheSameWindows) {
   WindowSampler sampler(kText, kSeq, kBatch, 7);
   const size_t early = sampler.Offset(3, 2);
