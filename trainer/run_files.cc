@@ -23,16 +23,17 @@ bool IsOfTheDisk(int error) {
 
 }  // namespace
 
-void ThrowUnwritable(const std::string& path, int error) {
+void ThrowUnwritable(const std::string& path, int error, const OtherPlace& other) {
   const std::string found = fmt::format("cannot write to {}: {}", path, std::strerror(error));
-  if (IsOfTheDisk(error)) throw NotWritten(found + "; make room, or choose another --run-dir");
-  throw BadInput(found + "; choose another --run-dir or --name");
+  if (IsOfTheDisk(error))
+    throw NotWritten(found + "; make room, or choose another " + other.when_full);
+  throw BadInput(found + "; choose another " + other.when_refused);
 }
 
-void MakeRunDirectory(const std::string& directory) {
+void MakeRunDirectory(const std::string& directory, const OtherPlace& other) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
-  if (error) ThrowUnwritable(directory, error.value());
+  if (error) ThrowUnwritable(directory, error.value(), other);
 }
 
 int WriteAll(int fd, std::string& text) {
@@ -55,7 +56,8 @@ int SyncFile(int fd) {
   return errno;
 }
 
-void WriteRunFile(const std::string& directory, const std::string& name, const std::string& text) {
+void WriteRunFile(const std::string& directory, const std::string& name, const std::string& text,
+                  const OtherPlace& other) {
   const std::string path = directory + "/" + name;
   const std::string begun = path + ".new";
   std::string rest = text;
@@ -66,7 +68,7 @@ void WriteRunFile(const std::string& directory, const std::string& name, const s
   if (error == 0 && std::rename(begun.c_str(), path.c_str()) != 0) error = errno;
   if (error == 0) return;
   std::remove(begun.c_str());
-  ThrowUnwritable(path, error);
+  ThrowUnwritable(path, error, other);
 }
 
 }  // namespace weft::trainer

@@ -11,14 +11,24 @@
 
 namespace weft::trainer {
 
+// The options that choose another place, for the sentence about one that will not do.
+struct OtherPlace {
+  const char* when_full;
+  const char* when_refused;
+};
+
+inline constexpr OtherPlace kRunPlace{"--run-dir", "--run-dir or --name"};
+
 // With its parents. Throws as ThrowUnwritable.
-void MakeRunDirectory(const std::string& directory);
+void MakeRunDirectory(const std::string& directory, const OtherPlace& other = kRunPlace);
 
 // Writes a whole file, or leaves what was there. Throws as ThrowUnwritable.
-void WriteRunFile(const std::string& directory, const std::string& name, const std::string& text);
+void WriteRunFile(const std::string& directory, const std::string& name, const std::string& text,
+                  const OtherPlace& other = kRunPlace);
 
 // NotWritten if there is no room or the disk fails, which later may be otherwise; BadInput for a path that will not do.
-[[noreturn]] void ThrowUnwritable(const std::string& path, int error);
+[[noreturn]] void ThrowUnwritable(const std::string& path, int error,
+                                  const OtherPlace& other = kRunPlace);
 
 // Writes `text` and takes what was written off its front. Returns 0 or the errno of what stopped it.
 int WriteAll(int fd, std::string& text);

@@ -18,8 +18,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kTextBytesLookedAt = 4096;  // for a NUL
-
 // All of a regular file: a FIFO would be waited for, and a device may have no end.
 std::string ReadFile(const fs::path& path, size_t bytes_left) {
   std::ifstream file(path, std::ios::binary);
@@ -40,7 +38,8 @@ std::string ReadFile(const fs::path& path, size_t bytes_left) {
 // Finds the files below a directory.
 class Walk {
  public:
-  explicit Walk(const fs::path& root) : root_(root), folders_({root}) {}
+  Walk(const fs::path& root, const std::string& whose)
+      : root_(root), whose_(whose), folders_({root}) {}
 
   // In an order that does not depend on the file system's.
   std::vector<fs::path> Files() {
@@ -55,22 +54,25 @@ class Walk {
 
   const PassedOverBy& passed_over() const { return passed_over_; }
 
-  void PassOver(PassedReason reason, const fs::path& path) {
-    PassedOver& passed = passed_over_[size_t(reason)];
-    const std::string name = path.lexically_relative(root_).generic_string();
-    if (passed.count++ == 0 || name < passed.first) passed.first = name;
+  std::string NameOf(const fs::path& path) const {
+    return path.lexically_relative(root_).generic_string();
   }
 
  private:
+  void Leave(PassedReason reason, const fs::path& path) {
+    PassOver(passed_over_, reason, NameOf(path));
+  }
+
   void List(const fs::path& folder) {
     std::error_code error;
     fs::directory_iterator entry(folder, error);
     if (error == std::errc::permission_denied && folder != root_)
-      return PassOver(PassedReason::kUnreadableFolder, folder);
+      return Leave(PassedReason::kUnreadableFolder, folder);
     for (; !error && entry != fs::directory_iterator(); entry.increment(error))
       Take(entry->path());
     if (error)
-      throw BadInput(fmt::format("--data: cannot list {}: {}", folder.string(), error.message()));
+      throw BadInput(
+          fmt::format("{}: cannot list {}: {}", whose_, folder.string(), error.message()));
   }
 
   void Take(const fs::path& path) {
@@ -79,21 +81,22 @@ class Walk {
     const fs::file_status status = fs::status(path, error);  // of what a link leads to
     const std::string name = path.filename().string();
     if (name.starts_with(".")) {
-      PassOver(PassedReason::kHidden, path);
+      Leave(PassedReason::kHidden, path);
     } else if (fs::is_regular_file(status)) {
       files_.push_back(path);
     } else if (!fs::is_directory(status)) {
-      PassOver(PassedReason::kNoFile, path);
+      Leave(PassedReason::kNoFile, path);
     } else if (name == "build" || name == "runs") {
-      PassOver(PassedReason::kOutputFolder, path);
+      Leave(PassedReason::kOutputFolder, path);
     } else if (linked) {
-      PassOver(PassedReason::kLinkedFolder, path);
+      Leave(PassedReason::kLinkedFolder, path);
     } else {
       folders_.push_back(path);
     }
   }
 
   const fs::path root_;
+  const std::string whose_;
   std::vector<fs::path> folders_;  // to be listed
   std::vector<fs::path> files_;
   PassedOverBy passed_over_;
@@ -116,36 +119,54 @@ constexpr Words kWords[kReasons] = {
 
 }  // namespace
 
-TextFiles ReadTextFiles(const fs::path& root, size_t bytes_left,
-                        const std::vector<std::string>& endings) {
+bool IsText(std::string_view beginning) {
+  return beginning.substr(0, kTextBytesLookedAt).find('\0') == std::string_view::npos;
+}
+
+void PassOver(PassedOverBy& passed_over, PassedReason reason, const std::string& name) {
+  PassedOver& passed = passed_over[size_t(reason)];
+  if (passed.count++ == 0 || name < passed.first) passed.first = name;
+}
+
+FoundFiles FindFiles(const fs::path& root, const std::string& whose) {
   std::error_code error;
   const fs::file_status status = fs::status(root, error);
   if (status.type() == fs::file_type::not_found || status.type() == fs::file_type::none) {
-    throw BadInput(
-        fmt::format("--data {}: {}", root.string(), std::strerror(error ? error.value() : ENOENT)));
+    throw BadInput(fmt::format("{} {}: {}", whose, root.string(),
+                               std::strerror(error ? error.value() : ENOENT)));
   }
-  if (!fs::is_directory(status) && !fs::is_regular_file(status)) {
+  if (fs::is_regular_file(status)) return {{{root.filename().generic_string(), root}}, {}};
+  if (!fs::is_directory(status)) {
     throw BadInput(
-        fmt::format("--data {} is neither a regular file nor a directory; name files or "
+        fmt::format("{} {} is neither a regular file nor a directory; name files or "
                     "directories of text",
-                    root.string()));
+                    whose, root.string()));
   }
-  const bool one = fs::is_regular_file(status);
-  Walk walk(one ? root.parent_path() : root);
+  Walk walk(root, whose);
+  FoundFiles found;
+  for (const fs::path& path : walk.Files())
+    found.files.push_back({walk.NameOf(path), path});
+  found.passed_over = walk.passed_over();
+  return found;
+}
+
+TextFiles ReadTextFiles(const fs::path& root, size_t bytes_left,
+                        const std::vector<std::string>& endings) {
+  FoundFiles found = FindFiles(root);
   TextFiles read;
-  for (const fs::path& path : one ? std::vector<fs::path>{root} : walk.Files()) {
-    if (!endings.empty() && std::ranges::find(endings, path.extension().string()) == endings.end())
+  read.passed_over = found.passed_over;
+  for (const FoundFile& file : found.files) {
+    if (!endings.empty() &&
+        std::ranges::find(endings, file.path.extension().string()) == endings.end())
       continue;
-    std::string text = ReadFile(path, bytes_left - read.bytes);
-    if (text.substr(0, kTextBytesLookedAt).find('\0') != std::string::npos) {
-      walk.PassOver(PassedReason::kHasNul, path);
+    std::string text = ReadFile(file.path, bytes_left - read.bytes);
+    if (!IsText(text)) {
+      PassOver(read.passed_over, PassedReason::kHasNul, file.name);
       continue;
     }
     read.bytes += text.size();
-    const fs::path name = one ? root.filename() : path.lexically_relative(root);
-    read.files.push_back({name.generic_string(), std::move(text)});
+    read.files.push_back({file.name, std::move(text)});
   }
-  read.passed_over = walk.passed_over();
   return read;
 }
 
