@@ -10,6 +10,7 @@
 
 #include "trainer/activations.h"
 #include "trainer/batch.h"
+#include "trainer/data/tokenize.h"
 #include "trainer/matmul.h"
 #include "trainer/model_units.h"
 #include "trainer/schedule.h"
@@ -103,6 +104,7 @@ enum class Task {
   kConfig,      // print the configuration, as it is resolved
   kConfigKeys,  // print the keys of configuration files
   kDryRun,      // say what a run would take
+  kTokenize,    // make files of tokens of text
 };
 
 // A key of a configuration file, and what became of it.
@@ -117,6 +119,7 @@ struct ConfigNote {
 struct ProgramConfig {
   TrainConfig train;
   Task task = Task::kTrain;
+  TokenizeConfig tokenize;
   std::string config_file;
   std::vector<ConfigNote> notes;
   size_t planned_ranks = 1;              // of a run that is only planned

@@ -15,6 +15,7 @@
 #include "trainer/commit.h"
 #include "trainer/configuration/config_file.h"
 #include "trainer/configuration/keys_page.h"
+#include "trainer/data/tokenize.h"
 #include "trainer/dry_run.h"
 #include "trainer/failure.h"
 #include "trainer/option_table.h"
@@ -91,6 +92,22 @@ std::string TextOf(const ProgramConfig& config) {
   return ConfigText(ResolvedOptions(planned), config.planned_ranks);
 }
 
+// The exit code, of what needs no other ranks either.
+int TokenizeText(const TokenizeConfig& config) {
+  try {
+    return RunTokenize(config);
+  } catch (const BadInput& error) {
+    Complain(error.what());
+    return kExitBadInput;
+  } catch (const NotWritten& error) {
+    Complain(error.what());
+    return kExitNotWritten;
+  } catch (const std::exception& error) {
+    Complain(error.what());
+    return kExitFailure;
+  }
+}
+
 // The exit code.
 int PrintText(const std::string& text) {
   if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) return 0;
@@ -105,6 +122,7 @@ int Main(int argc, char** argv) {
   std::string help, bad_options;
   try {
     if (!ParseOptions(argc, argv, config, help)) return PrintText(help);
+    if (config.task == Task::kTokenize) return TokenizeText(config.tokenize);
     if (config.task != Task::kTrain) {
       const int printed = PrintText(TextOf(config));
       const int stop_code = StopCode(PendingRequests());

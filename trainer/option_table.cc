@@ -1,11 +1,9 @@
 // The table is ListOptions. Whoever wants something of all options gives it a sink with a function for each kind of value.
 #include "trainer/option_table.h"
 
-#include <charconv>
 #include <cstdint>
 #include <functional>
 #include <string>
-#include <system_error>
 
 #include <CLI/App.hpp>
 #include <fmt/core.h>
@@ -14,29 +12,10 @@
 #include "base/quantity.h"
 #include "trainer/failure.h"
 #include "trainer/model_sizes.h"
+#include "trainer/whole_number.h"
 
 namespace weft::trainer {
 namespace {
-
-// Refuses what is no whole number of the range. CLI11's own check takes a number that is too large for its type as
-// the type's largest, and one that begins with 0 as octal.
-class WholeNumber : public CLI::Validator {
- public:
-  WholeNumber(uint64_t least, uint64_t most) {
-    description(fmt::format("{} to {}", least, most));
-    func_ = [least, most](const std::string& text) -> std::string {
-      uint64_t value = 0;
-      const char* const end = text.data() + text.size();
-      const auto [rest, error] = std::from_chars(text.data(), end, value);
-      const bool digits = error != std::errc::invalid_argument && rest == end;
-      if (!digits || (text.size() > 1 && text[0] == '0')) {
-        return fmt::format("{} is no whole number from {} to {}", text, least, most);
-      }
-      if (error == std::errc() && value >= least && value <= most) return "";
-      return fmt::format("{} is out of range; use {} to {}", text, least, most);
-    };
-  }
-};
 
 struct Row {
   const char* key;

@@ -10,6 +10,7 @@
 
 #include "trainer/configuration/config_file.h"
 #include "trainer/configuration/document.h"
+#include "trainer/data/tokenize_options.h"
 #include "trainer/failure.h"
 #include "trainer/option_table.h"
 
@@ -58,7 +59,8 @@ void CheckPairs(const ProgramConfig& config) {
 Task TaskOf(int argc, char** argv) {
   if (argc < 2 || argv[1][0] == '-') return Task::kTrain;
   if (std::string_view(argv[1]) == "config") return Task::kConfig;
-  throw BadInput(std::string(argv[1]) + " is unknown; use config, or options alone");
+  if (std::string_view(argv[1]) == "tokenize") return Task::kTokenize;
+  throw BadInput(std::string(argv[1]) + " is unknown; use config, tokenize, or options alone");
 }
 
 // Options that are about this call, and no matter of a run.
@@ -103,8 +105,8 @@ std::string ParseAll(int argc, char** argv, ProgramConfig& config, bool& dry, bo
   ProgramConfig seen = config;
   CLI::App first{
       "Trains a small GPT on bytes of text over the ranks of the launcher. weft_train config "
-      "prints "
-      "the configuration that the same options would train with.",
+      "prints the configuration that the same options would train with; weft_train tokenize "
+      "makes files of tokens of text.",
       "weft_train"};
   AddOptions(first, seen);
   AddCallOptions(first, seen, dry, keys);
@@ -151,6 +153,10 @@ bool ParseOptions(int argc, char** argv, ProgramConfig& config, std::string& hel
   if (config.task != Task::kTrain) {
     --argc;
     ++argv;
+  }
+  if (config.task == Task::kTokenize) {
+    help = ParseTokenizeOptions(argc, argv, config.tokenize);
+    return help.empty();
   }
   bool dry = false, keys = false;
   help = ParseAll(argc, argv, config, dry, keys);

@@ -16,21 +16,7 @@ namespace {
 
 constexpr double kLineSeconds = 5;      // between plain lines
 constexpr double kRedrawSeconds = 0.1;  // between redraws
-constexpr size_t kBarCells = 20;
-constexpr double kKeep = 0.95;  // of the running averages
-
-std::string Bar(double done) {
-  const size_t full = size_t(std::clamp(done, 0.0, 1.0) * double(kBarCells));
-  std::string bar;
-  for (size_t i = 0; i < kBarCells; i++)
-    bar += i < full ? "█" : "░";
-  return bar;
-}
-
-std::string Clock(double seconds) {
-  const long s = long(seconds + 0.5);
-  return fmt::format("{}:{:02}", s / 60, s % 60);
-}
+constexpr double kKeep = 0.95;          // of the running averages
 
 // Whether a terminal shows it where it stands: no control character, no mark that changes the direction of what follows.
 bool IsShown(uint32_t c) {
@@ -77,7 +63,7 @@ std::string Side(size_t whole, const char* which, size_t cut, const char* part) 
 }  // namespace
 
 Progress::Progress(const TrainConfig& config, bool terminal)
-    : config_(config), terminal_(terminal) {}
+    : config_(config), terminal_(terminal), work_(terminal) {}
 
 std::string Progress::Line(const StepRecord& record) const {
   const double share = seconds_ > 0 ? 100 * exposed_ / seconds_ : 0;
@@ -85,7 +71,7 @@ std::string Progress::Line(const StepRecord& record) const {
   const std::string val = val_loss_ ? fmt::format("{:.3f}", *val_loss_) : "-";
   return fmt::format("step {}/{} | loss {:.3f} | val {} | {} tok/s | comm {:.1f} % | eta {}{}{}",
                      record.step, config_.steps, loss_, val, FormatCount(tok_s_), share,
-                     Clock(left), slowest_.empty() ? "" : " | ", slowest_);
+                     ClockTime(left), slowest_.empty() ? "" : " | ", slowest_);
 }
 
 std::string Progress::Show(const StepRecord& record, std::optional<double> val_loss) {
@@ -104,22 +90,8 @@ std::string Progress::Show(const StepRecord& record, std::optional<double> val_l
   if (!due && !last && record.step != 1 && !val_loss) return "";
   shown_at_ = seconds_;
   if (!terminal_) return Line(record) + "\n";
-  const std::string bar = Bar(double(record.step) / double(config_.steps));
+  const std::string bar = BarOf(double(record.step) / double(config_.steps));
   return fmt::format("\r\033[K{} {}", bar, Line(record));
-}
-
-std::string Progress::ShowWork(const std::string& what, double share) {
-  const auto now = std::chrono::steady_clock::now();
-  const double waited = std::chrono::duration<double>(now - work_shown_at_).count();
-  if (waited < (terminal_ ? kRedrawSeconds : kLineSeconds)) return "";
-  work_shown_at_ = now;
-  work_drawn_ = terminal_;
-  const std::string line = fmt::format("       {}: {:.0f} %", what, 100 * share);
-  return terminal_ ? "\r\033[K" + line : line + "\n";
-}
-
-std::string Progress::EndWork() {
-  return std::exchange(work_drawn_, false) ? "\r\033[K" : "";
 }
 
 std::string Progress::DescribeSpeed() const {

@@ -5,7 +5,6 @@
 #ifndef WEFT_TRAINER_PROGRESS_H_
 #define WEFT_TRAINER_PROGRESS_H_
 
-#include <chrono>
 #include <cstddef>
 #include <limits>
 #include <optional>
@@ -15,6 +14,7 @@
 #include "trainer/config.h"
 #include "trainer/corpus.h"
 #include "trainer/train.h"
+#include "trainer/work_line.h"
 
 namespace weft::trainer {
 
@@ -32,8 +32,9 @@ class Progress {
   std::string Finish() const { return terminal_ ? "\n" : ""; }
 
   // What takes a while before the first step, and which part of it is done. EndWork leaves its line.
-  std::string ShowWork(const std::string& what, double share);
-  std::string EndWork();
+  std::string ShowWork(const std::string& what, double share) { return work_.Show(what, share); }
+
+  std::string EndWork() { return work_.End(); }
 
   double tok_s() const { return tok_s_; }
 
@@ -53,8 +54,7 @@ class Progress {
   double seconds_ = 0;                           // all steps so far, validation not counted
   double exposed_ = 0;
   double shown_at_ = 0;  // seconds_ when a line was last printed
-  std::chrono::steady_clock::time_point work_shown_at_ = std::chrono::steady_clock::now();
-  bool work_drawn_ = false;  // on a terminal, in a line that is to be redrawn
+  WorkLine work_;
   std::optional<double> val_loss_;
   std::string slowest_;
 };

@@ -40,6 +40,9 @@ class AddedTokens {
   // Whether the text of a token, special or not, begins before `at` and ends behind it.
   bool AnyAcross(std::string_view text, size_t at) const;
 
+  // Of the longest text of a token; 0: there are none.
+  size_t bytes_max() const { return bytes_max_; }
+
  private:
   struct Found {
     Token id;

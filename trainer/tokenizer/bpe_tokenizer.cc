@@ -1,5 +1,6 @@
 #include "trainer/tokenizer/bpe_tokenizer.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -90,6 +91,10 @@ size_t BpeTokenizer::NextCut(std::string_view text, size_t from) const {
   while (cut < text.size() && vocabulary_->added.AnyAcross(text, cut))
     cut = NextPieceBorder(text, cut);
   return cut;
+}
+
+size_t BpeTokenizer::cut_lookahead() const {
+  return std::max(kBorderLookahead, vocabulary_->added.bytes_max());
 }
 
 void BpeTokenizer::Decode(std::span<const Token> tokens, std::string* text) const {

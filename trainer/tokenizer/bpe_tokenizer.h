@@ -38,6 +38,8 @@ class BpeTokenizer : public Tokenizer {
 
   size_t NextCut(std::string_view text, size_t from) const override;
 
+  size_t cut_lookahead() const override;
+
   void Decode(std::span<const Token> tokens, std::string* text) const override;
 
   std::unique_ptr<Tokenizer> Clone() const override;

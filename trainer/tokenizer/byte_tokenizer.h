@@ -23,6 +23,8 @@ class ByteTokenizer : public Tokenizer {
 
   size_t NextCut(std::string_view, size_t from) const override { return from; }
 
+  size_t cut_lookahead() const override { return 0; }
+
   void Decode(std::span<const Token> tokens, std::string* text) const override;
 
   std::unique_ptr<Tokenizer> Clone() const override { return std::make_unique<ByteTokenizer>(); }

@@ -34,6 +34,9 @@ size_t PieceEnd(SplitPattern pattern, std::string_view text, size_t begin);
 // behind: between a letter or number and what is neither. text.size() if there is none before.
 size_t NextPieceBorder(std::string_view text, size_t from);
 
+// How many bytes behind a place say whether it is a border: those of a character.
+constexpr size_t kBorderLookahead = 4;
+
 }  // namespace weft::trainer
 
 #endif  // WEFT_TRAINER_TOKENIZER_SPLIT_H_

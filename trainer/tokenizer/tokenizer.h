@@ -53,6 +53,10 @@ class Tokenizer {
   // gives what it gives for the whole. text.size() if there is none before.
   virtual size_t NextCut(std::string_view text, size_t from) const = 0;
 
+  // How many bytes behind a place NextCut() looks at, to know that it is a cut: of a text whose end
+  // is not there yet, those cuts are known that have so many bytes behind them.
+  virtual size_t cut_lookahead() const = 0;
+
   // Appends the bytes of tokens, of special ones too. Throws BadInput for one that is outside of
   // the vocabulary.
   virtual void Decode(std::span<const Token> tokens, std::string* text) const = 0;
