@@ -150,6 +150,9 @@ struct ProgramConfig {
 
 bool WantsOrder3(const ProgramConfig& config, size_t train_bytes);
 
+// How many bytes of training text the order-3 model counts, at most (SampleText in order3.h); 0: there is none.
+size_t Order3BytesMax(const ProgramConfig& config);
+
 // Throws BadInput with one sentence if the numbers do not fit together on `world_size` ranks.
 void CheckConfig(const TrainConfig& config, size_t world_size);
 

@@ -411,8 +411,8 @@ void ListRunning(Sink& sink, ProgramConfig& config) {
                "skipped; 0: none is"},
               train.outlier_z);
   sink.Choice({"order3", kRanks,
-               "compare with an order-3 byte model: on, off, auto (on with the text of --data "
-               "auto, and up to 16 MB of other text)"},
+               "compare with an order-3 byte model: on, off, auto (of more than 16 MB of text that "
+               "--data names, a sample is counted)"},
               kOrder3Names[size_t(config.order3)], "auto",
               [&config](const std::string& text) { SetOrder3(config, text); });
   sink.Text({"config", Scope::kFree,

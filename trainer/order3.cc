@@ -32,7 +32,25 @@ void SortInPieces(std::vector<uint32_t>& keys, const std::function<void(double)>
 
 }  // namespace
 
-Order3Model::Order3Model(std::string_view train, const std::function<void(double)>& progress) {
+std::vector<std::string_view> SampleText(std::string_view text, size_t bytes_max) {
+  constexpr size_t kPartBytes = 64 << 10;  // a few contexts are lost at its ends, of thousands
+  if (text.size() <= bytes_max) return {text};
+  const size_t parts = std::max<size_t>(bytes_max / kPartBytes, 1);
+  const size_t bytes = bytes_max / parts;
+  // The first part begins with the text, the last one ends with it, and no two have a byte in common.
+  std::vector<std::string_view> sample;
+  for (size_t i = 0; i < parts; i++) {
+    const size_t begin = parts == 1 ? 0 : i * (text.size() - bytes) / (parts - 1);
+    sample.push_back(text.substr(begin, bytes));
+  }
+  return sample;
+}
+
+Order3Model::Order3Model(const std::vector<std::string_view>& texts,
+                         const std::function<void(double)>& progress) {
+  size_t bytes = 0;
+  for (const std::string_view text : texts)
+    bytes += text.size();
   for (size_t order = kOrder + 1; order-- > 0;) {
     const auto done = [&](double part) {
       if (progress) progress((double(kOrder - order) + part) / double(kOrder + 1));
@@ -40,11 +58,13 @@ Order3Model::Order3Model(std::string_view train, const std::function<void(double
     done(0);
     const uint32_t mask = order == kOrder ? ~uint32_t{0} : (uint32_t{1} << (8 * (order + 1))) - 1;
     std::vector<uint32_t> keys;
-    keys.reserve(train.size());
-    uint32_t key = 0;
-    for (size_t i = 0; i < train.size(); i++) {
-      key = ((key << 8) | uint8_t(train[i])) & mask;
-      if (i >= order) keys.push_back(key);
+    keys.reserve(bytes);
+    for (const std::string_view text : texts) {
+      uint32_t key = 0;
+      for (size_t i = 0; i < text.size(); i++) {
+        key = ((key << 8) | uint8_t(text[i])) & mask;
+        if (i >= order) keys.push_back(key);
+      }
     }
     SortInPieces(keys, done);
     std::vector<Gram>& grams = tables_[order].grams;

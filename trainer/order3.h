@@ -6,6 +6,10 @@
 // Probabilities of contexts of 3, 2, 1 and 0 bytes are interpolated, either after Witten and Bell or
 // by absolute discounting with Kneser-Ney counts; the trainer compares itself with the better one.
 //
+// Of a text that would take too long to count, parts are counted that come from all of it:
+//
+//   Order3Model model(SampleText(train_text, 16'000'000));
+//
 // Thread-safety: constant after construction.
 #ifndef WEFT_TRAINER_ORDER3_H_
 #define WEFT_TRAINER_ORDER3_H_
@@ -21,12 +25,21 @@ namespace weft::trainer {
 
 enum class Smoothing { kWittenBell, kKneserNey };
 
+// Parts of a text, `bytes_max` bytes together, which is at least 1, and evenly spread over it; the whole
+// of a text that is no longer. The same parts each time.
+std::vector<std::string_view> SampleText(std::string_view text, size_t bytes_max);
+
 class Order3Model {
  public:
   static constexpr size_t kOrder = 3;
 
   // `progress`, if it is there, is told now and then which part of the counting is done, from 0 to 1.
   explicit Order3Model(std::string_view train,
+                       const std::function<void(double)>& progress = nullptr)
+      : Order3Model(std::vector<std::string_view>{train}, progress) {}
+
+  // Of several texts: no context reaches from one into the next.
+  explicit Order3Model(const std::vector<std::string_view>& texts,
                        const std::function<void(double)>& progress = nullptr);
 
   // p(next | last bytes of `context`); sums to 1 over next.

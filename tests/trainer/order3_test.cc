@@ -1,6 +1,7 @@
 #include "trainer/order3.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <map>
 #include <set>
@@ -124,6 +125,64 @@ TEST(Order3Model, NoTextMeansUniform) {
   const Order3Model model("");
   EXPECT_DOUBLE_EQ(model.Probability("abc", 'd', Smoothing::kWittenBell), 1.0 / 256);
   EXPECT_DOUBLE_EQ(model.Probability("abc", 'd', Smoothing::kKneserNey), 1.0 / 256);
+}
+
+TEST(SampleText, IsSpreadOverTheTextAndHasNoByteTwice) {
+  constexpr size_t kPart = 64 << 10;
+  for (const size_t bytes : {size_t{1}, kPart - 1, 2 * kPart, 10 * kPart + 1, size_t{1'000'003}}) {
+    const std::string text(bytes, 'x');
+    for (const size_t most :
+         {size_t{1}, size_t{1000}, kPart, 2 * kPart + 5, bytes - 1, bytes, bytes + 1}) {
+      if (most == 0) continue;
+      const std::vector<std::string_view> sample = SampleText(text, most);
+      size_t taken = 0;
+      const char* end = text.data();
+      for (const std::string_view part : sample) {
+        ASSERT_GE(part.data(), end) << bytes << " " << most;
+        end = part.data() + part.size();
+        taken += part.size();
+      }
+      ASSERT_LE(end, text.data() + text.size());
+      if (bytes <= most) {
+        EXPECT_EQ(taken, bytes);
+      } else {
+        EXPECT_LE(taken, most);
+        EXPECT_GT(taken + sample.size(), most);  // but for what does not divide
+        EXPECT_EQ(sample.front().data(), text.data());
+        if (sample.size() > 1) EXPECT_EQ(end, text.data() + text.size());
+      }
+    }
+  }
+  EXPECT_EQ(SampleText("", 10).size(), 1u);
+}
+
+TEST(Order3Model, OfSeveralTextsHasNoContextAcrossTheirEnds) {
+  const Order3Model model(std::vector<std::string_view>{"xabc", "dxab", "", "z"});
+  // "abc" is followed by nothing: what follows are the shorter contexts, which know no "cd" either.
+  EXPECT_EQ(model.Probability("abc", 'd', Smoothing::kWittenBell),
+            model.Probability("", 'd', Smoothing::kWittenBell));
+  const Order3Model one("xabcdxabz");
+  EXPECT_GT(one.Probability("abc", 'd', Smoothing::kWittenBell),
+            2 * model.Probability("abc", 'd', Smoothing::kWittenBell));
+}
+
+// The parts have of a text what it has all over.
+TEST(Order3Model, OfASampleIsNearlyThatOfTheText) {
+  std::string text;
+  for (uint64_t i = 0; text.size() < 3'000'000; i++)
+    text += kText.substr(BitsAt(5, i) % 40, 1 + BitsAt(6, i) % 20);
+  // The second half is of another kind: a sample from the beginning alone would know nothing of it.
+  for (size_t i = text.size() / 2; i < text.size(); i++)
+    text[i] = char(std::toupper(uint8_t(text[i])));
+  const Order3Model all(text), sample(SampleText(text, 500'000)), same(SampleText(text, 500'000));
+  double loss_of_all = 0, loss_of_sample = 0, loss_of_same = 0;
+  for (size_t at = 0; at < text.size(); at += 997) {
+    loss_of_all += all.Loss(text, at, Smoothing::kWittenBell);
+    loss_of_sample += sample.Loss(text, at, Smoothing::kWittenBell);
+    loss_of_same += same.Loss(text, at, Smoothing::kWittenBell);
+  }
+  EXPECT_NEAR(loss_of_sample / loss_of_all, 1, 0.02);
+  EXPECT_EQ(loss_of_same, loss_of_sample);
 }
 
 // A text of several pieces: their number and the share that is told change nothing of the model.
