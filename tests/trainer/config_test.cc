@@ -1,5 +1,6 @@
 #include "trainer/config.h"
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -444,6 +445,39 @@ TEST(Options, TheLargestSeedIsTaken) {
   std::string help;
   ASSERT_TRUE(Parse({"--seed", "18446744073709551615"}, c, help));
   EXPECT_EQ(c.train.seed, UINT64_MAX);
+}
+
+TEST(Options, TheOrder3ModelCountsAllTextThatIsUsualAndASampleOfOther) {
+  const auto counted = [](const std::vector<std::string>& words) {
+    ProgramConfig c;
+    std::string help;
+    EXPECT_TRUE(Parse(words, c, help));
+    return Order3BytesMax(c);
+  };
+  EXPECT_EQ(counted({}), SIZE_MAX);
+  EXPECT_EQ(counted({"--data", "text"}), 16'000'000u);
+  EXPECT_EQ(counted({"--data", "auto", "text"}), 16'000'000u);
+  EXPECT_EQ(counted({"--data", "text", "--order3", "on"}), SIZE_MAX);
+  EXPECT_EQ(counted({"--order3", "off"}), 0u);
+}
+
+TEST(Options, TokenizeHasOptionsOfItsOwn) {
+  ProgramConfig c;
+  std::string help;
+  ASSERT_TRUE(Parse({"tokenize", "--tokenizer", "bpe:400", "--out", "d/n", "--shard-tokens", "7",
+                     "--val-part", "0.25", "--split", "llama3", "a", "b"},
+                    c, help));
+  EXPECT_EQ(c.task, Task::kTokenize);
+  EXPECT_EQ(c.tokenize.tokenizer, "bpe:400");
+  EXPECT_EQ(c.tokenize.out, "d/n");
+  EXPECT_EQ(c.tokenize.shard_tokens, 7u);
+  EXPECT_EQ(c.tokenize.validation_part, 0.25);
+  EXPECT_EQ(c.tokenize.split, SplitPattern::kLlama3);
+  EXPECT_EQ(c.tokenize.files, (std::vector<std::string>{"a", "b"}));
+  EXPECT_FALSE(Parse({"tokenize", "--help"}, c, help));
+  EXPECT_NE(help.find("--shard-tokens"), std::string::npos);
+  EXPECT_THROW(Parse({"tokenise"}, c, help), BadInput);
+  EXPECT_THROW(Parse({"tokenize", "a", "--steps", "5"}, c, help), BadInput);
 }
 
 TEST(LearningRate, WarmsUpLinearlyAndFallsToItsFinalPart) {
