@@ -56,12 +56,6 @@ void CheckNumbers(TrainConfig t) {
 
 }  // namespace
 
-bool WantsOrder3(const ProgramConfig& config, size_t train_bytes) {
-  if (config.order3 != Order3Choice::kAuto) return config.order3 == Order3Choice::kOn;
-  const bool usual = config.data == std::vector<std::string>{"auto"};  // about 20 MB
-  return usual || train_bytes <= kOrder3BytesMax;
-}
-
 size_t Order3BytesMax(const ProgramConfig& config) {
   if (config.order3 == Order3Choice::kOff) return 0;
   const bool usual = config.data == std::vector<std::string>{"auto"};  // about 20 MB

@@ -148,8 +148,6 @@ struct ProgramConfig {
   std::string job;
 };
 
-bool WantsOrder3(const ProgramConfig& config, size_t train_bytes);
-
 // How many bytes of training text the order-3 model counts, at most (SampleText in order3.h); 0: there is none.
 size_t Order3BytesMax(const ProgramConfig& config);
 

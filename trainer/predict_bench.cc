@@ -42,17 +42,6 @@ struct Case {
   std::vector<double> predicted, measured;
 };
 
-Corpus MakeCorpus() {
-  Corpus corpus;
-  unsigned state = 1;
-  for (int i = 0; i < 100'000; ++i) {
-    state = state * 1664525u + 1013904223u;
-    corpus.train.push_back(static_cast<char>('a' + (state >> 24) % 26));
-  }
-  corpus.validation = corpus.train.substr(0, 4096);
-  return corpus;
-}
-
 double Middle(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return values[values.size() / 2];
@@ -88,8 +77,8 @@ bool Agree(bool value, weft_group_t group) {
   return value;
 }
 
-double Measure(const TrainConfig& config, const Corpus& corpus, weft_group_t group) {
-  Trainer trainer(config, corpus, group);
+double Measure(const TrainConfig& config, const TrainingText& text, weft_group_t group) {
+  Trainer trainer(config, text, group);
   trainer.Begin();
   size_t step = 0;
   for (; step < kWarmUp; ++step)
@@ -122,13 +111,13 @@ void Print(const std::vector<Case>& cases, size_t ranks, int blocks) {
 void Run(int blocks) {
   const weft::Group group = weft::Group::FromEnvironment();
   const auto ranks = static_cast<size_t>(group.Size());
-  const Corpus corpus = MakeCorpus();
+  const TrainingText text = AnyLetters(100'000, 4096);
   std::vector<Case> cases = MakeCases(ranks);
   for (int block = 0; block < blocks; ++block) {
     for (Case& c : cases) {
       if (group.Rank() == 0) c.predicted.push_back(Predict(c.config, ranks));
       Agree(true, group.get());
-      c.measured.push_back(Measure(c.config, corpus, group.get()));
+      c.measured.push_back(Measure(c.config, text, group.get()));
     }
   }
   if (group.Rank() == 0) Print(cases, ranks, blocks);

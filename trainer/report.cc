@@ -16,8 +16,10 @@
 
 namespace weft::trainer {
 
-Report::Report(const TrainConfig& config, const std::string& directory, size_t go_on_after)
+Report::Report(const TrainConfig& config, const std::string& directory, size_t go_on_after,
+               const char* unit)
     : directory_(directory),
+      unit_(unit),
       metrics_(directory, go_on_after),
       progress_(config, isatty(STDOUT_FILENO) == 1) {}
 
@@ -91,20 +93,21 @@ void Report::PrintEnd(const TrainConfig& t, const Curve& curve, double final_los
   if (curve.train.empty()) throw RunFailure("the loss was not finite in any step");
   const double bits = final_loss / std::log(2.0);
   std::string text = progress_.Finish();
-  text += fmt::format("\nloss   first {:.4f}, last {:.4f} nats per byte; {}\n",
-                      curve.train.front().loss, curve.train.back().loss, p.DescribeSpeed());
-  text += fmt::format("valid  {:.4f} nats per byte = {:.3f} bits per byte\n", final_loss, bits);
+  text += fmt::format("\nloss   first {:.4f}, last {:.4f} nats per {}; {}\n",
+                      curve.train.front().loss, curve.train.back().loss, unit_, p.DescribeSpeed());
+  text += fmt::format("valid  {:.4f} nats per {} = {:.3f} bits per {}\n", final_loss, unit_, bits,
+                      unit_);
   if (order3 > 0)
     text += fmt::format("order3 {:.4f} nats per byte on the same bytes: the model is {:.4f} {}\n",
                         order3, std::abs(order3 - final_loss),
                         final_loss < order3 ? "better" : "worse");
   text += fmt::format("\n{}\n", CurveText(curve, 80, 10));
   text += fmt::format(
-      "sample (the first {} bytes are validation text; temperature {}, top {}, seed {}):\n{}\n",
-      ContextBytes(t.model.seq), kTemperature, kTop, t.seed, Printable(sample));
+      "sample (the first {} {}s are validation text; temperature {}, top {}, seed {}):\n{}\n",
+      ContextTokens(t.model.seq), unit_, kTemperature, kTop, t.seed, Printable(sample));
   const std::string subtitle =
-      fmt::format("{} rank{}, {} steps; validation {:.3f} nats per byte ({:.3f} bits)", ranks,
-                  ranks == 1 ? "" : "s", curve.train.back().step, final_loss, bits);
+      fmt::format("{} rank{}, {} steps; validation {:.3f} nats per {} ({:.3f} bits)", ranks,
+                  ranks == 1 ? "" : "s", curve.train.back().step, final_loss, unit_, bits);
   text += fmt::format("\nwrote  {}/metrics.jsonl", directory_);
   const std::pair<const char*, std::string> files[] = {
       {"loss.svg", CurveSvg(curve, "weft_train", subtitle)}, {"sample.txt", sample}};

@@ -1,7 +1,7 @@
 // What rank 0 shows and writes while a run goes on, and at its end; the other ranks have none.
 //
-//   Report report(config, directory, 0);
-//   report.Print(DescribeCorpus(corpus));
+//   Report report(config, directory, 0, data.unit());
+//   report.Print(data.Describe());
 //   report.Add(record, val_loss);              // after every step
 //   report.PrintEnd(config.train, curve, final_loss, sample, ranks);
 //   if (!report.Finish()) ...                  // something of it is not there
@@ -31,7 +31,9 @@ constexpr size_t kTop = 40;           // likeliest bytes that it is drawn from
 class Report {
  public:
   // Writes into `directory`. With go_on_after > 0 it goes on after that step from what another rank wrote there.
-  Report(const TrainConfig& config, const std::string& directory, size_t go_on_after);
+  // `unit`: what losses are per, "byte" or "token".
+  Report(const TrainConfig& config, const std::string& directory, size_t go_on_after,
+         const char* unit);
 
   // When training began; other ranks may have begun it.
   void SetStart(std::chrono::steady_clock::time_point start) { start_ = start; }
@@ -73,6 +75,7 @@ class Report {
   bool WriteFile(const std::string& name, const std::string& text);
 
   const std::string directory_;
+  const char* const unit_;
   MetricsWriter metrics_;
   Progress progress_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();

@@ -10,15 +10,11 @@
 
 namespace weft::trainer {
 
-ResolvedConfig ResolveConfig(const ProgramConfig& config, const Corpus& corpus, size_t ranks) {
+ResolvedConfig ResolveConfig(const ProgramConfig& config, const std::string& text, size_t ranks) {
   ProgramConfig with_defaults = config;
   with_defaults.train = WithDefaults(config.train, ranks);
   ResolvedConfig resolved = ResolvedOptions(with_defaults);
-  resolved.push_back({.key = kTextKey,
-                      .value = fmt::format("{} + {} bytes, {:016x}", corpus.train.size(),
-                                           corpus.validation.size(), CorpusDigest(corpus)),
-                      .scope = Scope::kRun,
-                      .quoted = true});
+  resolved.push_back({.key = kTextKey, .value = text, .scope = Scope::kRun, .quoted = true});
   return resolved;
 }
 

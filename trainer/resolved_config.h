@@ -1,7 +1,7 @@
 // The configuration of a run as it is once defaults are chosen and the ranks have agreed: key and value of each option, and where that value
 // has to be the same.
 //
-//   const ResolvedConfig config = ResolveConfig(program_config, corpus, ranks);
+//   const ResolvedConfig config = ResolveConfig(program_config, data.Identity(), ranks);
 //   if (Digest(config) != digest_of_another_rank) ...
 //   WriteRunFile(directory, "config.json", ConfigText(config, ranks));
 //
@@ -45,8 +45,8 @@ inline constexpr const char* kTextKey = "text";
 // Whether --changed may name it: a run can go on though it is another one. With what else is of Scope::kRun it would be another model.
 bool MayChange(const std::string& key);
 
-// All options, and the text: what `config` is on `ranks` ranks that read `corpus`.
-ResolvedConfig ResolveConfig(const ProgramConfig& config, const Corpus& corpus, size_t ranks);
+// All options, and which text they read (RunData::Identity): what `config` is on `ranks` ranks.
+ResolvedConfig ResolveConfig(const ProgramConfig& config, const std::string& text, size_t ranks);
 
 // As JSON, for whoever finds a run or a checkpoint.
 std::string ConfigText(const ResolvedConfig& config, size_t ranks);

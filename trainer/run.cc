@@ -36,13 +36,23 @@ Run::Run(const ProgramConfig& config, weft_group_t group)
       members_(group),
       start_(std::chrono::steady_clock::now()),
       clock_start_(std::chrono::system_clock::now()),
-      corpus_(LoadCorpus(config.data, ProgramDirectory())),
-      validation_(corpus_, config.train) {
+      data_(config.data, ProgramDirectory()),
+      identity_(data_.Identity()),
+      validation_(data_, config.train) {
+  TakeVocabulary();
   uint32_t epoch = 1;
   Check(weft_group_epoch(group, &epoch), "asking how often the group was made");
   if (epoch > 1) return;  // it joins a run that others have begun
   facts_.size_at_first = members_.size();
   Agree();
+}
+
+// A model of bytes, which nobody has asked for, takes the vocabulary of the tokens that it is to read.
+void Run::TakeVocabulary() {
+  size_t& vocabulary = config_.train.model.vocabulary;
+  if (vocabulary == ModelConfig().vocabulary && data_.vocabulary() > vocabulary)
+    vocabulary = data_.vocabulary();
+  data_.CheckVocabulary(vocabulary);
 }
 
 void Run::Agree() {
@@ -74,7 +84,7 @@ void Run::AgreeWithNewcomers() {
 }
 
 ResolvedConfig Run::Resolved() const {
-  return ResolveConfig(config_, corpus_, facts_.size_at_first);
+  return ResolveConfig(config_, identity_, facts_.size_at_first);
 }
 
 int Run::ToTheEnd() {
@@ -176,8 +186,9 @@ void Run::Begin() {
 }
 
 void Run::PrintPlan(const RunPlan& plan) const {
-  const std::string text = DescribeNotes(config_) + DescribeCorpus(corpus_) +
-                           DescribePlan(config_.train, plan, members_.size(), corpus_.train.size());
+  const std::string text =
+      DescribeNotes(config_) + data_.Describe() +
+      DescribePlan(config_.train, plan, members_.size(), data_.text().train.size());
   if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) return;
   throw NotWritten(fmt::format("writing the output: {}", std::strerror(errno)));
 }
@@ -186,7 +197,7 @@ void Run::PrintPlan(const RunPlan& plan) const {
 std::unique_ptr<Trainer> Run::MakeTrainer(const RunPlan& plan) const {
   std::string reason;
   try {
-    return std::make_unique<Trainer>(config_.train, corpus_, members_.group());
+    return std::make_unique<Trainer>(config_.train, data_.text(), members_.group());
   } catch (const WeftFailure& failure) {
     if (failure.result() != WEFT_OUT_OF_MEMORY) throw;
     reason = failure.what();
@@ -199,7 +210,7 @@ std::unique_ptr<Trainer> Run::MakeTrainer(const RunPlan& plan) const {
 
 void Run::Introduce(const RankReports& kept, const Resumed* resumed, const InitialValues* values) {
   const TrainConfig& t = config_.train;
-  report_ = std::make_unique<Report>(t, facts_.directory, facts_.reported);
+  report_ = std::make_unique<Report>(t, facts_.directory, facts_.reported, data_.unit());
   for (const std::string& note : folder_ ? folder_->notes() : std::vector<std::string>())
     report_->Say(note);
   report_->Print(DescribeBalance(kept));
@@ -220,22 +231,18 @@ void Run::SayResumed(const Resumed& resumed) {
 }
 
 void Run::CountOrder3() {
-  if (!WantsOrder3(config_, corpus_.train.size())) {
-    if (config_.order3 == Order3Choice::kOff) return;
-    report_->Print(fmt::format(
-        "       no order-3 byte model is compared with: counting more than {} takes too long; "
-        "--order3 on does it\n",
-        FormatBytes(kOrder3BytesMax)));
-    return;
-  }
+  const size_t bytes_max = Order3BytesMax(config_);
+  if (bytes_max == 0 || data_.corpus() == nullptr) return;
   const auto progress = [&](double share) {
     report_->ShowWork("counting bytes for the order-3 model", share);
   };
-  facts_.curve.order3 = validation_.Order3Loss(progress);
+  facts_.curve.order3 = validation_.Order3Loss(bytes_max, progress);
   report_->EndWork();
-  report_->Print(
-      fmt::format("       an order-3 byte model has {:.4f} nats per byte on {} validation bytes\n",
-                  facts_.curve.order3, validation_.judged_bytes()));
+  const size_t bytes = data_.corpus()->train.size();
+  report_->Print(fmt::format(
+      "       an order-3 byte model{} has {:.4f} nats per byte on {} validation bytes\n",
+      bytes > bytes_max ? fmt::format(" of {} of these", FormatBytes(bytes_max)) : "",
+      facts_.curve.order3, validation_.judged_tokens()));
 }
 
 // So that the picture shows the whole run, and times go on.
@@ -328,7 +335,7 @@ void Run::End() {
     if (StopCode(requests_) != 0) return;
   }
   const std::string sample =
-      trainer_->Generate(validation_.Prompt(), t.sample_bytes, kTemperature, kTop);
+      data_.Decode(trainer_->Generate(validation_.Prompt(), t.sample_bytes, kTemperature, kTop));
   requests_ |= trainer_->requests();
   if (!report_ || StopCode(requests_) != 0 || end_printed_) return;
   end_printed_ = true;
@@ -365,7 +372,7 @@ void Run::GoOn(const std::string& change) {
                            Counted(members_.size(), "rank begins", "ranks begin")));
     return;
   }
-  trainer_ = std::make_unique<Trainer>(config_.train, corpus_, members_.group());
+  trainer_ = std::make_unique<Trainer>(config_.train, data_.text(), members_.group());
   trainer_->GoOnFrom(state_);
   last_ = state_.last;
   if (config_.checkpoint_every > 0) checkpoints_ = MakeOrigin().MakeCheckpoints(*trainer_);
@@ -393,7 +400,8 @@ void Run::SayWhoGoesOn(const std::string& change) {
 
 // Rank 0 may have died before it wrote what this rank takes for reported.
 void Run::BecomeFirst() {
-  report_ = std::make_unique<Report>(config_.train, facts_.directory, facts_.reported);
+  report_ =
+      std::make_unique<Report>(config_.train, facts_.directory, facts_.reported, data_.unit());
   // Ranks begin one after the other, and the times of a run only grow.
   if (!report_->kept().empty()) {
     const auto shown = std::chrono::nanoseconds(report_->kept().back().time_ns);

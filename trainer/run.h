@@ -25,12 +25,12 @@
 
 #include "trainer/checkpoints.h"
 #include "trainer/config.h"
-#include "trainer/corpus.h"
 #include "trainer/failure.h"
 #include "trainer/members.h"
 #include "trainer/origin.h"
 #include "trainer/plan.h"
 #include "trainer/report.h"
+#include "trainer/run_data.h"
 #include "trainer/run_facts.h"
 #include "trainer/run_folder.h"
 #include "trainer/train.h"
@@ -79,6 +79,7 @@ class Run {
   void GoOn(const std::string& change);
   void SayWhoGoesOn(const std::string& change);
   void BecomeFirst();
+  void TakeVocabulary();
   // On dtype and batch, where these are not given, and that all ranks train the same.
   void Agree();
   // That those who have joined train what the others do. Throws NotOfThisRun on those that do not.
@@ -91,7 +92,8 @@ class Run {
   Members members_;
   const std::chrono::steady_clock::time_point start_;
   const std::chrono::system_clock::time_point clock_start_;
-  const Corpus corpus_;
+  RunData data_;
+  const std::string identity_;  // of the data
   const ValidationText validation_;
   RunFacts facts_;
   std::unique_ptr<Trainer> trainer_;

@@ -50,19 +50,6 @@ double ThreadCpuSeconds() {
   return double(now.tv_sec) + 1e-9 * double(now.tv_nsec);
 }
 
-// Text of any bytes: the arithmetic does not depend on it.
-Corpus AnyText(const TrainConfig& sample) {
-  Corpus corpus;
-  corpus.train.resize((2 * sample.global_batch + 1) * sample.model.seq + 1);
-  unsigned state = 1;
-  for (char& byte : corpus.train) {
-    state = state * 1664525u + 1013904223u;
-    byte = char('a' + (state >> 24) % 26);
-  }
-  corpus.validation = corpus.train.substr(0, sample.model.seq + 1);
-  return corpus;
-}
-
 // The mean over the half of the steps that are neither among the fastest nor among the slowest quarter.
 StepTime MiddleOf(std::vector<StepRecord> steps) {
   std::sort(steps.begin(), steps.end(),
@@ -81,15 +68,16 @@ StepTime MiddleOf(std::vector<StepRecord> steps) {
 // One model that is tried out, on one rank.
 struct Candidate {
   TrainConfig config;
-  Corpus corpus;
+  TrainingText text;
   std::unique_ptr<Trainer> trainer;
   size_t steps = 0;
   std::vector<StepRecord> timed;
 
   Candidate(const TrainConfig& sample, weft_group_t group)
       : config(sample),
-        corpus(AnyText(config)),
-        trainer(std::make_unique<Trainer>(config, corpus, group)) {
+        text(
+            AnyLetters((2 * config.global_batch + 1) * config.model.seq + 1, config.model.seq + 1)),
+        trainer(std::make_unique<Trainer>(config, text, group)) {
     trainer->Begin();
   }
 

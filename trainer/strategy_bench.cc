@@ -28,18 +28,6 @@ constexpr weft_shard_preset_t kStrategies[] = {WEFT_SHARD_NO_SHARD, WEFT_SHARD_Z
                                                WEFT_SHARD_FULL_SHARD};
 constexpr size_t kCount = std::size(kStrategies);
 
-// Text whose bytes are anything: the arithmetic does not depend on it.
-weft::trainer::Corpus MakeCorpus() {
-  weft::trainer::Corpus corpus;
-  unsigned state = 1;
-  for (int i = 0; i < 100'000; ++i) {
-    state = state * 1664525u + 1013904223u;
-    corpus.train.push_back(static_cast<char>('a' + (state >> 24) % 26));
-  }
-  corpus.validation = corpus.train.substr(0, 4096);
-  return corpus;
-}
-
 double At(std::vector<double> values, double quantile) {
   std::sort(values.begin(), values.end());
   const double last = static_cast<double>(values.size() - 1);
@@ -48,14 +36,14 @@ double At(std::vector<double> values, double quantile) {
 
 void Run(int blocks, const weft::trainer::ModelConfig& model, size_t batch) {
   weft::Group group = weft::Group::FromEnvironment();
-  const weft::trainer::Corpus corpus = MakeCorpus();
+  const weft::trainer::TrainingText text = weft::trainer::AnyLetters(100'000, 4096);
   std::vector<std::unique_ptr<weft::trainer::Trainer>> trainers;
   for (const weft_shard_preset_t strategy : kStrategies) {
     weft::trainer::TrainConfig config;
     config.model = model;
     config.global_batch = batch * static_cast<size_t>(group.Size());
     config.strategy = strategy;
-    trainers.push_back(std::make_unique<weft::trainer::Trainer>(config, corpus, group.get()));
+    trainers.push_back(std::make_unique<weft::trainer::Trainer>(config, text, group.get()));
     trainers.back()->Begin();
   }
   constexpr int kWarmUp = 3;

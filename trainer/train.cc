@@ -27,8 +27,6 @@ using Clock = std::chrono::steady_clock;
 // Batches of a validation, and bytes of a sample, between looks at whether a rank was asked to end: well below a second.
 constexpr size_t kLookEvery = 16;
 
-constexpr size_t kByteTokens = 256;
-
 double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
@@ -52,11 +50,6 @@ Token Draw(const float* logits, size_t vocabulary, double temperature, size_t to
   return Token(order[0]);
 }
 
-void CopyBytes(const std::string& text, size_t offset, size_t count, Token* to) {
-  std::transform(text.data() + offset, text.data() + offset + count, to,
-                 [](char byte) { return Token{uint8_t(byte)}; });
-}
-
 const TrainConfig& Checked(const TrainConfig& config, weft_group_t group) {
   int size = 1;
   Check(weft_group_size(group, &size), "asking for the group's size");
@@ -66,8 +59,8 @@ const TrainConfig& Checked(const TrainConfig& config, weft_group_t group) {
 
 }  // namespace
 
-std::vector<size_t> SpreadWindows(size_t text_bytes, size_t seq, size_t count) {
-  const size_t windows = text_bytes == 0 ? 0 : (text_bytes - 1) / seq;
+std::vector<size_t> SpreadWindows(size_t text_tokens, size_t seq, size_t count) {
+  const size_t windows = text_tokens == 0 ? 0 : (text_tokens - 1) / seq;
   count = std::min(count, windows);
   std::vector<size_t> offsets;
   for (size_t i = 0; i < count; i++)
@@ -75,33 +68,29 @@ std::vector<size_t> SpreadWindows(size_t text_bytes, size_t seq, size_t count) {
   return offsets;
 }
 
-Trainer::Trainer(const TrainConfig& config, const Corpus& corpus, weft_group_t group)
+Trainer::Trainer(const TrainConfig& config, const TrainingText& text, weft_group_t group)
     : config_(Checked(config, group)),
-      corpus_(corpus),
+      text_(text),
       units_(ModelUnits(config.model)),
       parallel_(group, units_, config),
       matmul_(MakeMatmul<float>(config.precision)),
       micro_batch_(LargestMicroBatch(config, parallel_.size())),
-      sampler_(corpus.train.size(), config.model.seq, config.global_batch, config.seed),
+      sampler_(text.train.size(), config.model.seq, config.global_batch, config.seed),
       model_(config.model, micro_batch_, *matmul_, parallel_),
       activations_(config.model, micro_batch_, config.recompute) {
-  if (corpus.validation.size() <= config.model.seq) {
-    throw BadInput(fmt::format(
-        "the validation text has {} bytes, --seq {} needs at least {}; give more data or a smaller "
-        "--seq",
-        corpus.validation.size(), config.model.seq, config.model.seq + 1));
-  }
-  if (config.model.vocabulary < kByteTokens) {
+  if (text.validation.size() <= config.model.seq) {
     throw BadInput(
-        fmt::format("the text has bytes as tokens, {} of them, and the model {}; give "
-                    "--vocabulary {} or more",
-                    kByteTokens, config.model.vocabulary, kByteTokens));
+        fmt::format("the validation text has {} tokens, --seq {} needs at least {}; give more data "
+                    "or a smaller "
+                    "--seq",
+                    text.validation.size(), config.model.seq, config.model.seq + 1));
   }
 #ifdef _OPENMP
   omp_set_num_threads(config.threads);  // of this thread's parallel regions
 #endif
   inputs_.resize(micro_batch_ * config.model.seq);
   targets_.resize(inputs_.size());
+  window_.resize(config.model.seq + 1);
 }
 
 void Trainer::Begin() {
@@ -164,11 +153,31 @@ std::vector<std::vector<float>> Trainer::ReadParams() {
   return params;
 }
 
-void Trainer::FillBatch(const std::string& text, const std::vector<size_t>& offsets) {
+void Trainer::FillBatch(const TokenText& text, const std::vector<size_t>& offsets) {
   const size_t seq = config_.model.seq;
   for (size_t i = 0; i < offsets.size(); i++) {
-    CopyBytes(text, offsets[i], seq, inputs_.data() + i * seq);
-    CopyBytes(text, offsets[i] + 1, seq, targets_.data() + i * seq);
+    text.Read(offsets[i], window_);
+    std::copy_n(window_.begin(), seq, inputs_.begin() + long(i * seq));
+    std::copy_n(window_.begin() + 1, seq, targets_.begin() + long(i * seq));
+  }
+}
+
+Share Trainer::ShareOfMicroBatch(size_t micro) const {
+  return ShareOf(config_.global_batch, parallel_.size() * config_.accumulate,
+                 parallel_.rank() * config_.accumulate + micro);
+}
+
+std::vector<size_t> Trainer::OffsetsOf(size_t index, const Share& share) {
+  std::vector<size_t> offsets;
+  for (size_t i = 0; i < share.count; i++)
+    offsets.push_back(sampler_.Offset(index, share.first + i));
+  return offsets;
+}
+
+void Trainer::AnnounceStep(size_t index) {
+  for (size_t micro = 0; micro < config_.accumulate; micro++) {
+    for (const size_t offset : OffsetsOf(index, ShareOfMicroBatch(micro)))
+      text_.train.WillRead(offset, window_.size());
   }
 }
 
@@ -185,15 +194,12 @@ double Trainer::Compute(size_t index, double loss_scale) {
   const double tokens = double(config_.global_batch * config_.model.seq);
   // Each token of the step counts alike, whichever rank has it: the context averages over ranks, however many tokens each of them has.
   const double scale = double(parallel_.size()) / tokens * loss_scale;
-  const size_t pieces = parallel_.size() * config_.accumulate;
   double loss = 0;
+  AnnounceStep(index + 1);
   for (size_t micro = 0; micro < config_.accumulate; micro++) {
-    const Share share =
-        ShareOf(config_.global_batch, pieces, parallel_.rank() * config_.accumulate + micro);
-    std::vector<size_t> offsets;
-    for (size_t i = 0; i < share.count; i++)
-      offsets.push_back(sampler_.Offset(index, share.first + i));
-    FillBatch(corpus_.train, offsets);
+    const Share share = ShareOfMicroBatch(micro);
+    const std::vector<size_t> offsets = OffsetsOf(index, share);
+    FillBatch(text_.train, offsets);
     // Their places and not their bytes: texts repeat themselves.
     const bool check = config_.check_samples > 0 && index % config_.check_samples == 0;
     if (check && micro == 0) {
@@ -268,7 +274,7 @@ StepRecord Trainer::TryStep(size_t index) {
 
 std::optional<double> Trainer::Evaluate(const std::vector<size_t>& offsets) {
   const size_t seq = config_.model.seq;
-  const size_t skip = ContextBytes(seq);
+  const size_t skip = ContextTokens(seq);
   const size_t begin = offsets.size() * parallel_.rank() / parallel_.size();
   const size_t end = offsets.size() * (parallel_.rank() + 1) / parallel_.size();
   double loss = 0;
@@ -283,7 +289,7 @@ std::optional<double> Trainer::Evaluate(const std::vector<size_t>& offsets) {
       const size_t from = std::min(end, begin + b * micro_batch_);
       const std::vector<size_t> some(offsets.begin() + long(from),
                                      offsets.begin() + long(std::min(end, from + micro_batch_)));
-      FillBatch(corpus_.validation, some);
+      FillBatch(text_.validation, some);
       parallel_.BeginMicrobatch(b - first, b + 1 == first + count);
       // A rank that has run out computes something all the same and does not count it.
       const double sum = model_.Score(inputs_.data(), targets_.data(),
@@ -297,24 +303,22 @@ std::optional<double> Trainer::Evaluate(const std::vector<size_t>& offsets) {
   return parallel_.Sum(loss) / double(offsets.size() * (seq - skip));
 }
 
-std::string Trainer::Generate(const std::string& prompt, size_t count, double temperature,
-                              size_t top) {
+std::vector<Token> Trainer::Generate(std::vector<Token> text, size_t count, double temperature,
+                                     size_t top) {
   const size_t seq = config_.model.seq;
   const uint64_t key = Mix(config_.seed ^ 0x73616d706c65u);
-  std::string text = prompt;
   for (size_t i = 0; i < count; i++) {
     if (i % kLookEvery == 0 && AskedToEnd()) break;
     const size_t used = std::min(text.size(), seq);
     std::fill(inputs_.begin(), inputs_.end(), Token{0});
-    CopyBytes(text, text.size() - used, used, inputs_.data());
+    std::copy_n(text.end() - long(used), used, inputs_.begin());
     parallel_.BeginEvaluation(1);
     parallel_.BeginMicrobatch(0, true);
     const float* logits = model_.Logits(inputs_.data(), used - 1, activations_);
     parallel_.EndMicrobatch();
     parallel_.Finish();
     parallel_.EndStep();
-    text.push_back(
-        char(Draw(logits, config_.model.vocabulary, temperature, top, UniformAt(key, i))));
+    text.push_back(Draw(logits, config_.model.vocabulary, temperature, top, UniformAt(key, i)));
   }
   return text;
 }

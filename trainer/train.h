@@ -1,9 +1,9 @@
 // One rank of a training run.
 //
-//   Trainer trainer(config, corpus, group);
+//   Trainer trainer(config, text, group);
 //   trainer.Begin();
 //   for (size_t step = 0; step < config.steps; step++) StepRecord r = trainer.Step(step);
-//   double nats = trainer.Evaluate(SpreadWindows(corpus.validation.size(), seq, 1024));
+//   double nats = trainer.Evaluate(SpreadWindows(text.validation.size(), seq, 1024));
 //
 // Every function is collective over the group. The same configuration, data, rank count and thread
 // count give the same bits, run after run, with every strategy, with and without overlap. Another
@@ -23,28 +23,28 @@
 #include "weft/group.h"
 
 #include "trainer/config.h"
-#include "trainer/corpus.h"
 #include "trainer/model.h"
 #include "trainer/parallel.h"
 #include "trainer/sampler.h"
 #include "trainer/train_state.h"
+#include "trainer/training_text.h"
 
 namespace weft::trainer {
 
-// Starts of `count` windows of `seq` + 1 bytes, evenly spread over a text without overlap, or as
+// Starts of `count` windows of `seq` + 1 tokens, evenly spread over a text without overlap, or as
 // many as there are.
-std::vector<size_t> SpreadWindows(size_t text_bytes, size_t seq, size_t count);
+std::vector<size_t> SpreadWindows(size_t text_tokens, size_t seq, size_t count);
 
-// How many bytes at the start of a validation window are context only, so that each judged byte has
+// How many tokens at the start of a validation window are context only, so that each judged token has
 // at least half of the model's context before it.
-inline size_t ContextBytes(size_t seq) {
+inline size_t ContextTokens(size_t seq) {
   return seq / 2;
 }
 
 class Trainer {
  public:
-  // `corpus` is borrowed. Throws BadInput or RunFailure.
-  Trainer(const TrainConfig& config, const Corpus& corpus, weft_group_t group);
+  // `text` is borrowed. Throws BadInput or RunFailure.
+  Trainer(const TrainConfig& config, const TrainingText& text, weft_group_t group);
 
   // Initial values, those of rank 0.
   void Begin();
@@ -63,11 +63,13 @@ class Trainer {
   TrainState TakeState();
   // Step `index`, from 0. A failure on this rank releases the others and is thrown on.
   StepRecord Step(size_t index);
-  // Mean loss in nats per byte over windows of the validation text, ContextBytes of each not judged. Nothing if the ranks were asked to end
+  // Mean loss in nats per token over windows of the validation text, ContextTokens of each not judged. Nothing if the ranks were asked to end
   // meanwhile.
   std::optional<double> Evaluate(const std::vector<size_t>& offsets);
-  // Continues `prompt` by `count` bytes, drawn at `temperature` among the `top` likeliest; by fewer if the ranks are asked to end.
-  std::string Generate(const std::string& prompt, size_t count, double temperature, size_t top);
+  // Continues `prompt`, of a token at least, by `count` tokens, drawn at `temperature` among the `top` likeliest; by fewer if the ranks are
+  // asked to end.
+  std::vector<Token> Generate(std::vector<Token> prompt, size_t count, double temperature,
+                              size_t top);
 
   const DataParallel& parallel() const { return parallel_; }
 
@@ -84,10 +86,15 @@ class Trainer {
   void Update(StepRecord& record);
   // Whether any rank has been asked to end. Collective.
   bool AskedToEnd();
-  void FillBatch(const std::string& text, const std::vector<size_t>& offsets);
+  void FillBatch(const TokenText& text, const std::vector<size_t>& offsets);
+  // Where this rank's sequences of a micro-batch begin.
+  std::vector<size_t> OffsetsOf(size_t index, const Share& share);
+  Share ShareOfMicroBatch(size_t micro) const;
+  // So that a disk may fetch what the next step reads.
+  void AnnounceStep(size_t index);
 
   const TrainConfig config_;
-  const Corpus& corpus_;
+  const TrainingText& text_;
   const std::vector<UnitSpec> units_;
   DataParallel parallel_;
   std::unique_ptr<Matmul<float>> matmul_;
@@ -95,7 +102,7 @@ class Trainer {
   WindowSampler sampler_;
   Model<float> model_;
   Activations<float> activations_;
-  std::vector<Token> inputs_, targets_;
+  std::vector<Token> inputs_, targets_, window_;
   StepRecord record_;        // of the step under way
   StepRecord last_;          // of the last that was done
   int64_t steps_done_ = -1;  // -1: there are no weights yet

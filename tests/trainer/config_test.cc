@@ -343,9 +343,7 @@ ResolvedConfig Resolve(const std::vector<std::string>& arguments, size_t ranks,
   ProgramConfig config;
   std::string help;
   EXPECT_TRUE(Parse(arguments, config, help));
-  Corpus corpus;
-  corpus.train = text;
-  return ResolveConfig(config, corpus, ranks);
+  return ResolveConfig(config, text, ranks);
 }
 
 std::string ValueOf(const ResolvedConfig& config, const std::string& key) {

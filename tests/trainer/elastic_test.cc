@@ -182,6 +182,7 @@ std::string ElasticRun::CompareWithTurns(const std::vector<Turn>& turns) const {
   std::vector<StepRecord> expected;
   double validation = 0;
   const Corpus corpus = LoadCorpus(config_.data, folder_);
+  const TrainingText tokens = ByteTokens(corpus);
   const auto windows =
       SpreadWindows(corpus.validation.size(), config_.train.model.seq, config_.train.final_windows);
   TrainState state;
@@ -190,7 +191,7 @@ std::string ElasticRun::CompareWithTurns(const std::vector<Turn>& turns) const {
     const size_t end = t == turns.size() ? config_.train.steps : turns[t].step;
     const TrainState start = state;
     RunAsThreads(ranks, [&](size_t rank, weft_group_t group) {
-      Trainer trainer(config_.train, corpus, group);
+      Trainer trainer(config_.train, tokens, group);
       if (t == 0) {
         trainer.Begin();
       } else {

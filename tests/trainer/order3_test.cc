@@ -149,7 +149,9 @@ TEST(SampleText, IsSpreadOverTheTextAndHasNoByteTwice) {
         EXPECT_LE(taken, most);
         EXPECT_GT(taken + sample.size(), most);  // but for what does not divide
         EXPECT_EQ(sample.front().data(), text.data());
-        if (sample.size() > 1) EXPECT_EQ(end, text.data() + text.size());
+        if (sample.size() > 1) {
+          EXPECT_EQ(end, text.data() + text.size());
+        }
       }
     }
   }

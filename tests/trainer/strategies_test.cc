@@ -237,7 +237,7 @@ TEST(Strategies, TheFirstStepIsThePlannedOneAndThePoolNeverGrows) {
       if (strategy == WEFT_SHARD_FRACTION) ChooseBudget(2, config);
       RunAsThreads(2, [&](size_t, weft_group_t group) {
         try {
-          Trainer trainer(config, TestCorpus(), group);
+          Trainer trainer(config, TestText(), group);
           trainer.Begin();
           const DataParallel& parallel = trainer.parallel();
           for (size_t step = 0; step < 3; step++) {

@@ -28,7 +28,7 @@ TrainConfig StateConfig(weft_optimizer_kind_t optimizer, NumberType param_type) 
 void TrainOn(const TrainConfig& config, size_t first, size_t last, std::vector<TrainState>& states,
              std::vector<double>& losses) {
   RunAsThreads(kStateRanks, [&](size_t rank, weft_group_t group) {
-    Trainer trainer(config, TestCorpus(), group);
+    Trainer trainer(config, TestText(), group);
     if (first == 0) {
       trainer.Begin();
     } else {

@@ -304,7 +304,7 @@ TEST(Trainer, RefusesValidationTextShorterThanAWindow) {
   corpus.validation.resize(16);
   weft_group_t group = nullptr;
   ASSERT_EQ(weft_group_create_local(1, nullptr, &group), WEFT_SUCCESS);
-  EXPECT_THROW(Trainer(SmallConfig(), corpus, group), BadInput);
+  EXPECT_THROW(Trainer(SmallConfig(), ByteTokens(corpus), group), BadInput);
   weft_group_destroy(group);
 }
 

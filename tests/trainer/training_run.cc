@@ -19,7 +19,7 @@ std::string Babble(size_t bytes, uint64_t seed) {
 }
 
 void Run(const TrainConfig& config, weft_group_t group, Reading reading, Outcome& outcome) {
-  Trainer trainer(config, TestCorpus(), group);
+  Trainer trainer(config, TestText(), group);
   const auto windows = SpreadWindows(TestCorpus().validation.size(), config.model.seq, 21);
   trainer.Begin();
   if (reading == Reading::kEveryStep) outcome.params.push_back(trainer.ReadParams());
@@ -35,7 +35,9 @@ void Run(const TrainConfig& config, weft_group_t group, Reading reading, Outcome
     }
     if (last || reading == Reading::kEveryStep) outcome.params.push_back(trainer.ReadParams());
   }
-  outcome.sample = trainer.Generate("return ", 20, 0.7, 40);
+  const std::string prompt = "return ";
+  for (const Token token : trainer.Generate({prompt.begin(), prompt.end()}, 20, 0.7, 40))
+    outcome.sample.push_back(char(token));
 }
 
 }  // namespace
@@ -48,6 +50,11 @@ const Corpus& TestCorpus() {
     return c;
   }();
   return corpus;
+}
+
+const TrainingText& TestText() {
+  static const TrainingText text = ByteTokens(TestCorpus());
+  return text;
 }
 
 TrainConfig SmallConfig() {

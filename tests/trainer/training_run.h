@@ -12,12 +12,14 @@
 #include <vector>
 
 #include "trainer/config.h"
-#include "trainer/corpus.h"
+#include "trainer/training_text.h"
 
 namespace weft::trainer {
 
 // Words in random order: something to learn within fifty steps.
 const Corpus& TestCorpus();
+// Its bytes.
+const TrainingText& TestText();
 
 // 2 blocks, 24 wide; 50 steps of 8 sequences.
 TrainConfig SmallConfig();

@@ -72,38 +72,49 @@ std::vector<Calls> DifferentCalls() {
 
 class Disagreement : public TestWithParam<int> {};
 
+// What RunThreadRanks says where a rank came so late that the others could not tell who is alone with its call.
+constexpr const char* kNobody = "blames nobody";
+
+// The last rank makes another call than the others. `said`: the sentence of each rank.
+std::string Disagree(int size, const Calls& calls, bool asynchronous,
+                     std::vector<std::string>& said) {
+  return RunThreadRanks(
+      size, {.name = "dp", .timeout_ns = 20'000'000'000}, [&](ProcessGroup& group) -> std::string {
+        std::vector<char> in(size_t{8} * 5000), out(size_t{8} * 5000 * 8);
+        // A good one first, so that the failing one is #2.
+        if (!group.Run({.kind = OpKind::kBarrier}).ok()) return "the barrier failed";
+        Collective call = group.rank() == size - 1 ? calls.outlier : calls.majority;
+        call.in = in.data();
+        call.out = out.data();
+        absl::Status status;
+        if (asynchronous) {
+          auto work = group.Start(call);
+          status = work.ok() ? (*work)->Wait(0) : work.status();
+        } else {
+          status = group.Run(call);
+        }
+        if (ResultOf(status) != WEFT_MISMATCH) return "got: " + std::string(status.message());
+        said[static_cast<size_t>(group.rank())] = std::string(status.message());
+        const int blamed = FieldsOf(status).rank;
+        if (blamed != (size > 2 ? size - 1 : -1))
+          return blamed == -1 ? kNobody : "blames the wrong rank";
+        if (FieldsOf(status).sequence != 2) return "wrong sequence";
+        const absl::Status later = group.Run({.kind = OpKind::kBarrier});
+        return ResultOf(later) == WEFT_ABORTED ? "" : "the group still works";
+      });
+}
+
 TEST_P(Disagreement, IsNamedOnEveryRankAndNobodyGetsOk) {
   const int size = GetParam();
   for (const Calls& calls : DifferentCalls()) {
     for (const bool asynchronous : {false, true}) {
       SCOPED_TRACE(std::string(calls.name) + (asynchronous ? ", asynchronous" : ""));
       std::vector<std::string> said(static_cast<size_t>(size));
-      EXPECT_EQ(RunThreadRanks(
-                    size, {.name = "dp", .timeout_ns = 20'000'000'000},
-                    [&](ProcessGroup& group) -> std::string {
-                      std::vector<char> in(size_t{8} * 5000), out(size_t{8} * 5000 * 8);
-                      // A good one first, so that the failing one is #2.
-                      if (!group.Run({.kind = OpKind::kBarrier}).ok()) return "the barrier failed";
-                      Collective call = group.rank() == size - 1 ? calls.outlier : calls.majority;
-                      call.in = in.data();
-                      call.out = out.data();
-                      absl::Status status;
-                      if (asynchronous) {
-                        auto work = group.Start(call);
-                        status = work.ok() ? (*work)->Wait(0) : work.status();
-                      } else {
-                        status = group.Run(call);
-                      }
-                      if (ResultOf(status) != WEFT_MISMATCH)
-                        return "got: " + std::string(status.message());
-                      said[static_cast<size_t>(group.rank())] = std::string(status.message());
-                      if (FieldsOf(status).rank != (size > 2 ? size - 1 : -1))
-                        return "blames the wrong rank";
-                      if (FieldsOf(status).sequence != 2) return "wrong sequence";
-                      const absl::Status later = group.Run({.kind = OpKind::kBarrier});
-                      return ResultOf(later) == WEFT_ABORTED ? "" : "the group still works";
-                    }),
-                "");
+      // A busy machine may keep a rank from its call for longer than the others listen.
+      std::string problem = kNobody;
+      for (int attempt = 0; attempt < 5 && problem == kNobody; ++attempt)
+        problem = Disagree(size, calls, asynchronous, said);
+      EXPECT_EQ(problem, "");
       for (const std::string& sentence : said) {
         EXPECT_EQ(sentence, said[0]);
         EXPECT_NE(sentence.find("#2 on group dp"), std::string::npos) << sentence;
