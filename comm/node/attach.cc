@@ -35,8 +35,8 @@ absl::Status FromLeader(const AttachRequest& request, const absl::Status& status
                                     "rank 0 gave up making the group; its own error says why"));
 }
 
-absl::StatusOr<UniqueFd> ConnectToLeader(const AttachRequest& request) {
-  UniqueFd socket = MakeSocket(AF_UNIX, SOCK_SEQPACKET);
+absl::StatusOr<AttachConnection> ConnectToLeader(const AttachRequest& request) {
+  AttachConnection socket(MakeSocket(AF_UNIX, SOCK_SEQPACKET));
   if (!socket.valid()) return RefusedCallError(errno, "socket", "making the node socket");
   sockaddr_un address;
   const socklen_t bytes = AbstractAddress(request.leader_socket, &address);
@@ -62,12 +62,12 @@ absl::StatusOr<UniqueFd> ConnectToLeader(const AttachRequest& request) {
 
 // Connects, says who this is, and takes the first message of the list. Rank 0 drops those that have
 // connected and not spoken if there are many, as a rank may be that is slow: it comes again.
-absl::StatusOr<UniqueFd> CallLeader(const AttachRequest& request, const NodePeer& self,
-                                    AttachMessage* first, AttachDescriptors* descriptors,
-                                    AttachWait* waiting) {
+absl::StatusOr<AttachConnection> CallLeader(const AttachRequest& request, const NodePeer& self,
+                                            AttachMessage* first, AttachDescriptors* descriptors,
+                                            AttachWait* waiting) {
   WEFT_ASSIGN_OR_RETURN(const Lifeline lifeline, OwnLifeline());
   while (true) {
-    WEFT_ASSIGN_OR_RETURN(UniqueFd socket, ConnectToLeader(request));
+    WEFT_ASSIGN_OR_RETURN(AttachConnection socket, ConnectToLeader(request));
     WEFT_ASSIGN_OR_RETURN(const Heap::Announcement own, ProcessHeap().Retain());
     absl::Status status =
         SendMessage(socket.get(), AttachMessageOf(request, request.rank, self, lifeline.kind, 0),
@@ -92,7 +92,7 @@ absl::StatusOr<Attachment> Attach(const AttachRequest& request,
   AttachMessage message{};
   AttachDescriptors descriptors;
   AttachWait waiting(request, [] { return std::string("rank 0 to share the group's memory"); });
-  WEFT_ASSIGN_OR_RETURN(UniqueFd socket,
+  WEFT_ASSIGN_OR_RETURN(AttachConnection socket,
                         CallLeader(request, *self, &message, &descriptors, &waiting));
   Attachment attachment;
   attachment.peers.resize(static_cast<size_t>(request.size));
@@ -125,14 +125,6 @@ absl::StatusOr<Attachment> Attach(const AttachRequest& request,
   }
   attachment.connections.push_back(std::move(socket));
   return attachment;
-}
-
-void SayEntered(Attachment* attachment) {
-  // A child that another thread has forked may hold copies: closing alone would not be seen.
-  for (const UniqueFd& connection : attachment->connections) {
-    if (connection.valid()) shutdown(connection.get(), SHUT_RDWR);
-  }
-  attachment->connections.clear();
 }
 
 }  // namespace weft

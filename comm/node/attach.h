@@ -7,8 +7,8 @@
 // Nothing has a name in a file system.
 //
 // Until it is told to enter, a rank does not touch the segment, so rank 0 may give up and free it. From
-// then on the connection is the proof: a rank closes it when it has entered (kJoined) or given up, and
-// AwaitEntry tells the two apart. Whoever fails closes its connections, so the others need not wait
+// then on the connection is the proof: a rank hangs up when it has entered (kJoined) or given up, and
+// rank 0 tells the two apart (entrants.h). Whoever fails hangs up, so the others need not wait
 // for their deadline. Rank 0 watches the processes of all: when one ends it gives up, and the others, whose
 // connections close, look who has ended (member_watch.h).
 //
@@ -26,8 +26,8 @@
 
 #include "absl/status/statusor.h"
 #include "base/fd.h"
+#include "comm/node/attach_connection.h"
 #include "comm/node/node_peer.h"
-#include "comm/node/segment.h"
 #include "comm/rendezvous/member_watch.h"
 
 namespace weft {
@@ -45,8 +45,9 @@ struct AttachRequest {
 struct Attachment {
   std::vector<std::shared_ptr<NodePeer>> peers;  // by rank
   uint64_t segment_offset = 0;                   // in rank 0's heap
-  // Rank 0's by rank, invalid where there is none; the others' to rank 0.
-  std::vector<UniqueFd> connections;
+  // Rank 0's by rank, invalid where there is none; the others' to rank 0, which they keep until they
+  // are kJoined.
+  std::vector<AttachConnection> connections;
 };
 
 // Rank 0 listens before it tells anybody the name.
@@ -58,12 +59,5 @@ absl::StatusOr<Attachment> ServeAttach(const AttachRequest& request, const Uniqu
 // The others. After Ok nothing may fail before the rank is kJoined.
 absl::StatusOr<Attachment> Attach(const AttachRequest& request,
                                   const std::shared_ptr<NodePeer>& self);
-
-// Closes the connections of a rank that is kJoined.
-void SayEntered(Attachment* attachment);
-
-// Rank 0: waits until every rank has entered the segment or given up; who has given up is marked
-// kLeft there. Ranks that have done neither a moment (MemberWatch::kEndNs) after the deadline stay kAbsent.
-void AwaitEntry(const Segment& segment, const AttachRequest& request, const Attachment& attachment);
 
 }  // namespace weft

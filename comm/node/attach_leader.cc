@@ -32,7 +32,7 @@ constexpr size_t kUnderWayMax = 256;
 struct Callers {
   explicit Callers(size_t size) : sockets(size), descriptors(size), messages(size) {}
 
-  std::vector<UniqueFd> sockets;
+  std::vector<AttachConnection> sockets;
   std::vector<AttachDescriptors> descriptors;  // but for rank 0's heap
   std::vector<AttachMessage> messages;
 };
@@ -62,13 +62,13 @@ absl::Status Missing(const absl::Status& cause, const Callers& callers) {
 
 // Best effort, to those that have come; the others are not there to read it.
 void SayGaveUp(const AttachRequest& request, const Callers& callers, const absl::Status& why) {
-  for (const UniqueFd& socket : callers.sockets) {
+  for (const AttachConnection& socket : callers.sockets) {
     if (socket.valid()) SendGaveUp(socket.get(), request.group_id, why);
   }
 }
 
 // Takes what a connection says of itself: that it is a rank that has not come yet. Others are dropped.
-void Introduce(const AttachRequest& request, UniqueFd socket, Callers* callers) {
+void Introduce(const AttachRequest& request, AttachConnection socket, Callers* callers) {
   AttachMessage message{};
   AttachDescriptors descriptors;
   const absl::Status received = ReceiveMessage(socket.get(), &message, &descriptors, MonotonicNs());
@@ -86,8 +86,8 @@ void Introduce(const AttachRequest& request, UniqueFd socket, Callers* callers) 
   callers->messages[rank] = message;
 }
 
-absl::Status AcceptOne(const UniqueFd& listener, std::deque<UniqueFd>* silent) {
-  UniqueFd socket = AcceptSocket(listener.get(), nullptr, nullptr);
+absl::Status AcceptOne(const UniqueFd& listener, std::deque<AttachConnection>* silent) {
+  AttachConnection socket(AcceptSocket(listener.get(), nullptr, nullptr));
   if (!socket.valid()) {
     if (errno == EINTR || errno == EAGAIN || errno == ECONNABORTED) return absl::OkStatus();
     return SystemError(errno, "accepting a connection");
@@ -119,20 +119,20 @@ absl::Status CheckCallers(const AttachRequest& request, const std::vector<pollfd
 
 // Slow ones and strangers keep nobody else waiting.
 absl::Status AcceptAll(const AttachRequest& request, const UniqueFd& listener, Callers* callers) {
-  std::deque<UniqueFd> silent;
+  std::deque<AttachConnection> silent;
   std::vector<pollfd> items;
   const auto all_came = [&] {
     return std::all_of(callers->sockets.begin() + 1, callers->sockets.end(),
-                       [](const UniqueFd& socket) { return socket.valid(); });
+                       [](const AttachConnection& socket) { return socket.valid(); });
   };
   AttachWait waiting(request, [&] {
     return NotThere(*callers) + " to exchange memory, after all ranks have met";
   });
   while (!all_came()) {
     items.assign(1, {listener.get(), POLLIN, 0});
-    for (const UniqueFd& socket : silent)
+    for (const AttachConnection& socket : silent)
       items.push_back({socket.get(), POLLIN, 0});
-    for (const UniqueFd& socket : callers->sockets) {
+    for (const AttachConnection& socket : callers->sockets) {
       if (socket.valid()) items.push_back({socket.get(), POLLIN, 0});
     }
     const absl::Status ready = PollForAny(&items, request.deadline_ns, request.watch,
@@ -254,45 +254,10 @@ absl::StatusOr<Attachment> ServeAttach(const AttachRequest& request, const Uniqu
     if (told.ok()) continue;
     // It will not enter. The others may have, so this rank must, too.
     LogWarn("rank ", rank, " could not be told to enter the group: ", std::string(told.message()));
-    callers.sockets[rank].Reset();
+    callers.sockets[rank].HangUp();
   }
   attachment.connections = std::move(callers.sockets);
   return attachment;
-}
-
-namespace {
-
-bool EndsSoon(NodePeer& peer) {
-  const int64_t until_ns = MonotonicNs() + MemberWatch::kEndNs;
-  while (!peer.Ended().has_value()) {
-    if (MonotonicNs() >= until_ns) return false;
-    PauseBriefly();
-  }
-  return true;
-}
-
-}  // namespace
-
-void AwaitEntry(const Segment& segment, const AttachRequest& request,
-                const Attachment& attachment) {
-  // Who was told to enter when its time was nearly up enters or gives up as soon as it runs. It gets a moment for that, because
-  // memory that a rank may still enter is kept until its process ends.
-  const int64_t until_ns = Later(std::max(request.deadline_ns, MonotonicNs()), MemberWatch::kEndNs);
-  for (int rank = 1; rank < request.size; ++rank) {
-    const UniqueFd& connection = attachment.connections[static_cast<size_t>(rank)];
-    // Nothing more comes on it: it becomes readable when the rank closes it.
-    if (connection.valid() &&
-        !PollFor(connection.get(), POLLIN, until_ns, "waiting for a rank").ok()) {
-      continue;
-    }
-    // Who has ended did not give up: that is what the others are to be told.
-    const bool joined =
-        segment.control(rank).state.load(std::memory_order_seq_cst) >= RankState::kJoined;
-    if (!joined && EndsSoon(*attachment.peers[static_cast<size_t>(rank)])) continue;
-    RankState absent = RankState::kAbsent;
-    segment.control(rank).state.compare_exchange_strong(absent, RankState::kLeft,
-                                                        std::memory_order_seq_cst);
-  }
 }
 
 }  // namespace weft

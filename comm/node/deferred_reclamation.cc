@@ -8,6 +8,7 @@
 
 #include "base/mutex.h"
 #include "comm/group/of_this_process.h"
+#include "comm/node/entrants.h"
 #include "comm/node/heap.h"
 
 namespace weft {
@@ -23,6 +24,7 @@ struct Deferred {
   std::vector<std::shared_ptr<NodePeer>> peers;  // nullptr: it has ended
   std::vector<void*> blocks;                     // staging and channels
   std::vector<FailedSplit> failed_splits;
+  std::shared_ptr<Entrants> entrants;  // nullptr: all ranks have entered
 };
 
 struct DeferredList {
@@ -44,10 +46,12 @@ bool Reached(const Deferred& deferred, int rank, RankState state) {
          HasEnded(deferred, rank);
 }
 
-// The memory of a process that has ended stays as long as somebody has it mapped. Rank 0's has the segment.
-void LetGoOfEnded(Deferred& deferred) {
+// The memory of a process, which may have ended, stays as long as somebody has it mapped. Rank 0's has
+// the segment. Of a rank that has left, only failed splits ask whether it has ended.
+void LetGoOfPeers(Deferred& deferred) {
   for (int rank = 1; rank < deferred.size; ++rank) {
-    if (HasEnded(deferred, rank)) deferred.peers[static_cast<size_t>(rank)].reset();
+    const bool left = deferred.failed_splits.empty() && Reached(deferred, rank, RankState::kLeft);
+    if (left || HasEnded(deferred, rank)) deferred.peers[static_cast<size_t>(rank)].reset();
   }
 }
 
@@ -74,7 +78,8 @@ bool Unneeded(const Deferred& deferred, const FailedSplit& split) {
 
 // Frees what can be freed; true if nothing is left.
 bool Reclaim(Deferred& deferred) {
-  LetGoOfEnded(deferred);
+  if (deferred.entrants != nullptr && deferred.entrants->Look()) deferred.entrants.reset();
+  LetGoOfPeers(deferred);
   std::erase_if(deferred.failed_splits, [&](const FailedSplit& split) {
     if (!Unneeded(deferred, split)) return false;
     (void)ProcessHeap().Free(split.segment.base());
@@ -105,7 +110,8 @@ void ReclaimLater(const NodeState& state, std::vector<void*> blocks,
   ReclaimDeferred();
   if (state.staging.base() != nullptr) blocks.push_back(state.staging.base());
   Deferred deferred{state.segment, state.rank,        state.size,
-                    state.peers,   std::move(blocks), std::move(failed_splits)};
+                    state.peers,   std::move(blocks), std::move(failed_splits),
+                    state.entrants};
   const bool alone = std::all_of(state.peers.begin(), state.peers.end(),
                                  [](const auto& peer) { return peer->is_self(); });
   // Ranks of this process reclaim for each other; other processes are waited for.

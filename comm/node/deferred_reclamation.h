@@ -2,8 +2,9 @@
 //
 // A group's segment, staging and channels belong to a rank's heap. Staging and channels are given back
 // when every other rank has left the group or its process has ended; the segment when, besides, nobody
-// has any of them left and so need for the segment. Tried when the group is closed, and again whenever
-// a group of this process is made or closed.
+// has any of them left and so need for the segment. A rank that was told to enter the group and has
+// given up has left it, however late that was (entrants.h). Tried when the group is closed, and again
+// whenever a group of this process is made or closed.
 // A segment that this rank offered in a split, and that the failure of the parent kept it from joining,
 // goes back when the parent's ranks can no longer come to it: a rank that is kLeaving in the parent has
 // ended its split.

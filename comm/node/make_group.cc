@@ -21,6 +21,7 @@
 #include "base/wait.h"
 #include "comm/node/attach.h"
 #include "comm/node/deferred_reclamation.h"
+#include "comm/node/entrants.h"
 #include "comm/node/heap.h"
 #include "comm/node/node_group.h"
 #include "comm/rendezvous/member_watch.h"
@@ -218,11 +219,14 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> Enter(NodeEntrance entrance,
   Attachment attachment;
   uint64_t offset = 0;
   std::optional<SegmentGuard> guard;
+  std::shared_ptr<Entrants> entrants;
   if (rank == 0) {
     WEFT_ASSIGN_OR_RETURN(offset, MakeSegment(place.size, membership.group_id, place.epoch));
     guard.emplace(entrance.self->base() + offset);
     WEFT_ASSIGN_OR_RETURN(attachment,
                           ServeAttach(request, entrance.listener, entrance.self, offset));
+    entrants = std::make_shared<Entrants>(Segment(entrance.self->base() + offset, place.size),
+                                          attachment.peers, std::move(attachment.connections));
   } else {
     entrance.listener.Reset();
     WEFT_ASSIGN_OR_RETURN(attachment, Attach(request, entrance.self));
@@ -231,20 +235,26 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> Enter(NodeEntrance entrance,
   state.rank = rank;
   state.size = place.size;
   state.epoch = place.epoch;
-  state.peers = attachment.peers;  // rank 0 looks at them below
+  state.peers = std::move(attachment.peers);
+  state.entrants = entrants;
   SetWorld(membership, place.world_name, &state);
   state.group_ranks = place.group_ranks;
   WEFT_ASSIGN_OR_RETURN(
       std::shared_ptr<ProcessGroup> group,
       JoinSegment(std::move(state), attachment.segment_offset, membership.group_id, options));
   if (guard) guard->Release();
-  if (rank == 0)
-    AwaitEntry(Segment(entrance.self->base() + offset, place.size), request, attachment);
-  SayEntered(&attachment);
-  if (all_entered) all_entered();
-  // Nobody has the group before all have mapped everything.
-  const absl::Status joined = AwaitAll(*group, deadline_ns);
-  if (joined.ok()) return group;
+  attachment.connections.clear();  // this rank has entered
+  absl::Status joined;
+  if (entrants != nullptr) joined = entrants->Await(deadline_ns);
+  if (joined.ok()) {
+    if (all_entered) all_entered();
+    // Nobody has the group before all have mapped everything.
+    joined = AwaitAll(*group, deadline_ns);
+  }
+  if (joined.ok()) {
+    if (entrants != nullptr) entrants->Look();  // all have entered: their connections end
+    return group;
+  }
   group->Close();
   return Annotate(joined, "making the group: ");
 }

@@ -496,6 +496,7 @@ void NodeGroup::Close() {
     blocks.push_back(block);
   ReclaimLater(state_, std::move(blocks), failed_splits_.TakeAll());
   state_.peers.clear();
+  state_.entrants.reset();
   RemoveProgressUser(&queue_);
 }
 

@@ -22,6 +22,8 @@
 
 namespace weft {
 
+class Entrants;
+
 struct NodeState {
   // Constant.
   Segment segment;
@@ -45,6 +47,8 @@ struct NodeState {
   Tuning tuning;             // the same on all ranks
   bool single_copy = false;  // WEFT_SINGLE_COPY, of this process
   bool reads_peers = false;  // with it, may read every peer's private memory
+
+  std::shared_ptr<Entrants> entrants;  // rank 0's, of a group whose ranks have come by attach.h
 
   const SharedBlocks* shared_blocks = &ProcessSharedBlocks();
 

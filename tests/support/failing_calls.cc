@@ -6,7 +6,9 @@
 #include <cstdarg>
 #include <cstring>
 #include <ctime>
+#include <functional>
 #include <mutex>
+#include <utility>
 
 #include <fcntl.h>
 #include <poll.h>
@@ -28,9 +30,9 @@ struct Plan {
   const char* name = nullptr;
   int error_number = 0;
   bool dies = false;              // instead
-  const char* delayed = nullptr;  // this call
-  int64_t delay_ns = 0;
-  bool fails_late = false;  // the delayed call
+  const char* awaited = nullptr;  // the call before which `meanwhile` runs
+  std::function<void()> meanwhile;
+  ThenCall then = ThenCall::kIsMade;
 };
 
 thread_local Plan thread_plan;
@@ -64,16 +66,20 @@ bool StrikesBy(Plan& plan, const char* name, int error_number) {
   return true;
 }
 
+void Sleep(int64_t duration_ns) {
+  const timespec duration{duration_ns / 1'000'000'000, duration_ns % 1'000'000'000};
+  nanosleep(&duration, nullptr);
+}
+
 }  // namespace
 
 bool Strikes(const char* name, int error_number) {
   Plan& plan = thread_plan;
-  if (plan.delayed != nullptr && std::strcmp(name, plan.delayed) == 0) {
-    plan.delayed = nullptr;
-    const timespec delay{plan.delay_ns / 1'000'000'000, plan.delay_ns % 1'000'000'000};
-    nanosleep(&delay, nullptr);
+  if (plan.awaited != nullptr && std::strcmp(name, plan.awaited) == 0) {
+    const Plan now = std::exchange(plan, {});  // calls in `meanwhile` are not planned
+    now.meanwhile();
     errno = error_number;
-    return plan.fails_late;
+    return now.then == ThenCall::kFails;
   }
   if (StrikesBy(plan, name, error_number)) return true;
   if (!process_planned) return false;
@@ -93,12 +99,18 @@ void DieAtCall(int k, CallsOf calls) {
   SetPlan(calls, {.left = k, .dies = true});
 }
 
+void BeforeCall(const char* name, std::function<void()> meanwhile, ThenCall then) {
+  thread_plan = {.awaited = name, .meanwhile = std::move(meanwhile), .then = then};
+}
+
 void DelayCall(const char* name, int64_t delay_ns) {
-  thread_plan = {.delayed = name, .delay_ns = delay_ns};
+  BeforeCall(
+      name, [delay_ns] { Sleep(delay_ns); }, ThenCall::kIsMade);
 }
 
 void FailCallLate(const char* name, int64_t delay_ns) {
-  thread_plan = {.delayed = name, .delay_ns = delay_ns, .fails_late = true};
+  BeforeCall(
+      name, [delay_ns] { Sleep(delay_ns); }, ThenCall::kFails);
 }
 
 bool FailingCalls::struck() const {

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 namespace weft::test {
@@ -46,5 +47,10 @@ void DelayCall(const char* name, int64_t delay_ns);
 
 // The same, and then it fails.
 void FailCallLate(const char* name, int64_t delay_ns);
+
+// At the first call of that name in this thread, once: runs `meanwhile`, then makes the call, or lets
+// it fail.
+enum class ThenCall { kIsMade, kFails };
+void BeforeCall(const char* name, std::function<void()> meanwhile, ThenCall then);
 
 }  // namespace weft::test

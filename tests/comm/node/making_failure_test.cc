@@ -11,10 +11,12 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/interrupt.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "base/wait.h"
@@ -221,11 +223,9 @@ TEST(ALateRank, IsSpokenOfByThoseThatWaitForItsMemory) {
   const TemporaryDirectory directory;
   const auto ends = RunForkedRanks(kSize, 120, [&](int rank) -> std::string {
     std::string log;
-    SetLogCallback(
-        [](weft_log_level_t, const char* message, void* text) {
-          *static_cast<std::string*>(text) += message;
-        },
-        &log);
+    SetLogCallback([](weft_log_level_t, const char* message,
+                      void* text) { *static_cast<std::string*>(text) += message; },
+                   &log);
     DirectoryStore store(directory.path());
     if (rank == 2) DelayCall("connect", kLateNs);
     GroupOptions options = Options();
@@ -241,29 +241,124 @@ TEST(ALateRank, IsSpokenOfByThoseThatWaitForItsMemory) {
     EXPECT_EQ(end.Problem(), "");
 }
 
-// Rank 0 has told it to enter, and gives up; it gives up too, a moment later, and goes on with another group, and so with another
-// heap. Neither keeps anything, and nobody takes it for another program.
-TEST(ARankThatGivesUpLate, IsNotWaitedForByRank0sMemory) {
-  constexpr int64_t kShortNs = 500'000'000;
+// Rank 0 has told it to enter, and has given up long before it does anything.
+struct LateDecision {
+  const char* name;
+  ThenCall then;  // the call that hears of it
+  bool forks;     // meanwhile: the child has copies of the rank's descriptors
+};
+
+class ARankToldToEnter : public ::testing::TestWithParam<LateDecision> {
+ protected:
+  static constexpr const char* kNotTold = "rank 0 gave up before it told this rank to enter";
+
+  static std::string GiveUp(DirectoryStore& store, int64_t init_ns) {
+    const auto group = MakeNodeGroup(
+        &store, 0, 2, {.name = "p", .timeout_ns = kInitNs, .init_timeout_ns = init_ns});
+    if (group.ok()) return "there is a group";
+    // What rank 0 holds for the other one must stay now, though others of its groups are closed.
+    for (int i = 0; i < 3; ++i)
+      CreateLocalGroups(1, {.name = "reaper"}).value()[0]->Close();
+    return "";
+  }
+
+  static std::string DecideLate(DirectoryStore& store) {
+    bool told = false;
+    pid_t child = -1;
+    const auto meanwhile = [&] {
+      told = Wait(store, "gave-up", MonotonicNs() + kInitNs).ok();
+      if (GetParam().forks && (child = fork()) == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        while (true)
+          pause();
+      }
+    };
+    BeforeCall("recv", meanwhile, GetParam().then);
+    const auto group = MakeNodeGroup(
+        &store, 1, 2, {.name = "p", .timeout_ns = kInitNs, .init_timeout_ns = kInitNs});
+    const absl::Status status = group.status();
+    std::string problem;
+    if (status.ok()) problem = "there is a group";
+    if (ResultOf(status) == WEFT_CORRUPT ||
+        Text(status).find("another program") != std::string::npos)
+      problem = Text(status);
+    if (!told) problem = kNotTold;
+    // Until rank 0 has looked.
+    if (!Wait(store, "looked", MonotonicNs() + kInitNs).ok()) problem = "rank 0 did not look";
+    if (child > 0) {
+      kill(child, SIGKILL);
+      waitpid(child, nullptr, 0);
+    }
+    return problem;
+  }
+};
+
+// Whether it gives up or enters; it lives, and goes on with another group, and so with another heap.
+TEST_P(ARankToldToEnter, IsNotWaitedForByRank0sMemory) {
+  std::vector<RankEnd> ends;
+  for (int64_t init_ns = 1'000'000'000; init_ns < 20'000'000'000; init_ns *= 2) {
+    const TemporaryDirectory directory;
+    ends = RunForkedRanks(2, 120, [&](int rank) -> std::string {
+      DirectoryStore store(directory.path());
+      const Holdings before = Holdings::Now();
+      std::string problem = rank == 0 ? GiveUp(store, init_ns) : "";
+      if (rank == 0 && !Set(store, "gave-up", "", INT64_MAX).ok()) problem = "cannot say it";
+      if (rank == 1) problem = DecideLate(store);
+      if (problem.empty()) problem = LeftBehind(before);
+      if (rank == 0 && !Set(store, "looked", "", INT64_MAX).ok()) problem = "cannot say it";
+      return problem;
+    });
+    if (ends[1].said != kNotTold) break;
+  }
+  for (size_t rank = 0; rank < ends.size(); ++rank)
+    EXPECT_EQ(ends[rank].Problem(), "") << "rank " << rank;
+}
+
+INSTANTIATE_TEST_SUITE_P(Late, ARankToldToEnter,
+                         ::testing::Values(LateDecision{"GivesUp", ThenCall::kFails, false},
+                                           LateDecision{"GivesUpWithAChild", ThenCall::kFails,
+                                                        true},
+                                           LateDecision{"Enters", ThenCall::kIsMade, false}),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+// The check of a thread that says once that the thread is to be interrupted: when the key is there.
+struct InterruptByKey {
+  Store& store;
+  const char* key;
+  bool said = false;
+
+  static int Check(void* user) {
+    auto& self = *static_cast<InterruptByKey*>(user);
+    if (self.said || !Wait(self.store, self.key, MonotonicNs()).ok()) return 0;
+    self.said = true;
+    return 1;
+  }
+};
+
+// All other ranks have been told to enter, and one has not done so yet.
+TEST(Rank0, IsInterruptedWhileItWaitsForARankToEnter) {
   const TemporaryDirectory directory;
   const auto ends = RunForkedRanks(2, 120, [&](int rank) -> std::string {
     DirectoryStore store(directory.path());
     const Holdings before = Holdings::Now();
-    if (rank == 1) FailCallLate("recv", kShortNs);
-    {
-      const auto group = MakeNodeGroup(
-          &store, rank, 2, {.name = "p", .timeout_ns = kInitNs, .init_timeout_ns = kShortNs});
-      if (group.ok()) return "there is a group";
-      if (Text(group.status()).find("another program") != std::string::npos)
-        return Text(group.status());
+    const auto enter_late = [&] {
+      (void)Set(store, "told", "", INT64_MAX);
+      (void)Wait(store, "over", MonotonicNs() + kInitNs);
+    };
+    if (rank == 1) BeforeCall("recv", enter_late, ThenCall::kIsMade);
+    InterruptByKey interrupt{store, "told"};
+    if (rank == 0) {
+      SetInterrupt({.check = InterruptByKey::Check, .user = &interrupt, .every_ns = 10'000'000});
     }
-    std::string left = LeftBehind(before);
-    // The process whose memory is looked at must live until that was done.
-    const std::string key = "looked-" + std::to_string(rank);
-    const std::string other = "looked-" + std::to_string(1 - rank);
-    if (!Set(store, key, "", INT64_MAX).ok() || !Wait(store, other, MonotonicNs() + kInitNs).ok())
-      return "the ranks did not meet";
-    return left;
+    const int64_t init_ns = rank == 0 ? kNamedNs : kInitNs;
+    const auto group = MakeNodeGroup(
+        &store, rank, 2, {.name = "p", .timeout_ns = kInitNs, .init_timeout_ns = init_ns});
+    SetInterrupt({});
+    if (group.ok()) return "there is a group";
+    std::string problem;
+    if (rank == 0 && ResultOf(group.status()) != WEFT_INTERRUPTED) problem = Text(group.status());
+    if (rank == 0) (void)Set(store, "over", "", INT64_MAX);
+    return problem + LeftBehind(before);
   });
   for (size_t rank = 0; rank < ends.size(); ++rank)
     EXPECT_EQ(ends[rank].Problem(), "") << "rank " << rank;
