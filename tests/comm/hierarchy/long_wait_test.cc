@@ -2,6 +2,7 @@
 // ranks that it is for.
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <regex>
 #include <string>
@@ -17,6 +18,7 @@
 #include "comm/hierarchy/make_group.h"
 #include "tests/comm/hierarchy/fake_node_ranks.h"
 #include "tests/comm/node/directory_store.h"
+#include "tests/comm/rendezvous/store_calls.h"
 #include "tests/support/failing_calls.h"
 #include "tests/support/forked_ranks.h"
 #include "tests/support/shared_value.h"
@@ -75,6 +77,41 @@ TEST(LongWait, MakingNamesTheRanksOfTheNodeThatDoesNotGoOn) {
   });
   for (const RankEnd& end : ends)
     EXPECT_EQ(end.Problem(), "");
+}
+
+// A rank takes longer for each piece of memory that its neighbour waits for than an operation of the
+// group may. The group, once made, has the deadline of operations.
+TEST(LongWait, MakingHasADeadlineOfItsOwn) {
+  constexpr int64_t kOperationNs = 100'000'000;
+  constexpr int64_t kLateNs = 3 * kOperationNs;
+  const TemporaryDirectory directory;
+  const auto ends = RunForkedRanks(3, 120, [&](int rank) -> std::string {
+    DirectoryStore store(directory.path());
+    int late_count = 0;
+    const std::function<void()> be_late = [&] {
+      ++late_count;
+      poll(nullptr, 0, kLateNs / 1'000'000);
+      BeforeCall("fallocate", be_late, ThenCall::kIsMade);
+    };
+    if (rank == 0) BeforeCall("fallocate", be_late, ThenCall::kIsMade);
+    const auto group =
+        MakeGroup(&store, rank, 3,
+                  {.name = "own", .timeout_ns = kOperationNs, .init_timeout_ns = 60 * kSecondNs},
+                  {.fake_nodes = "0,0,1"});
+    BeforeCall(
+        "fallocate", [] {}, ThenCall::kIsMade);
+    if (!group.ok()) return std::string(group.status().message());
+    // The segments of the node's group and of its part, and what the ranks share in each.
+    if (rank == 0 && late_count < 4) return StrCat("it was late ", late_count, " times");
+    const absl::Status alone =
+        rank == 1 ? (*group)->Run({.kind = OpKind::kBarrier}) : absl::OkStatus();
+    if (rank == 1) (void)Set(store, "over", "", INT64_MAX);
+    (void)Wait(store, "over", MonotonicNs() + 60 * kSecondNs);
+    (*group)->Close();
+    return rank != 1 || ResultOf(alone) == WEFT_TIMEOUT ? "" : StrCat("alone: ", alone.ToString());
+  });
+  for (size_t rank = 0; rank < ends.size(); ++rank)
+    EXPECT_EQ(ends[rank].Problem(), "") << "rank " << rank;
 }
 
 // The late rank waits until its neighbour has named it; the rank of the other node does not know whom that one waits for.
