@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 
-from bench.compare import ab, alone, cells, findings, install, launch, machine, nodes, python_calls, report, targets, torch_calls
+from bench.compare import ab, alone, cells, findings, install, launch, machine, nodes, python_calls, report, targets, torch_calls, training
 from bench.compare.arguments import parse_size, several
 from bench.compare.contestants import Field, on_one_machine
 from bench.compare.jobs import JobFailed
@@ -22,7 +22,7 @@ def options_of(arguments):
     """The parsed command line."""
     parser = argparse.ArgumentParser(prog="./dev compare", description=__doc__,
                                      epilog="Two builds of weft in turns: ./dev compare --ab BEFORE AFTER. Ranks on several nodes: "
-                                            "./dev compare --nodes. From Python: ./dev compare --python. torch.distributed: ./dev compare --torch. Each has a --help of its own.")
+                                            "./dev compare --nodes. From Python: ./dev compare --python. torch.distributed: ./dev compare --torch. The trainer: ./dev compare --trainer. Each has a --help of its own.")
     names = [peer.name for peer in PEERS]
     parser.add_argument("--quick", action="store_true", help="2 ranks, float32, hot buffers, 3 rounds")
     parser.add_argument("--ops", type=several(str, cells.OPERATIONS), default=list(cells.OPERATIONS), metavar="LIST")
@@ -155,6 +155,8 @@ def main(arguments):
             return python_calls.main([word for word in arguments if word != "--python"], say)
         if "--torch" in arguments:
             return torch_calls.main([word for word in arguments if word != "--torch"], say)
+        if "--trainer" in arguments:
+            return training.main([word for word in arguments if word != "--trainer"], say)
         if "--nodes" in arguments:
             return nodes.main([word for word in arguments if word != "--nodes"], say)
         return Run(options_of(arguments)).run()

@@ -24,18 +24,18 @@ def geometric_mean(values):
     return math.exp(statistics.fmean(math.log(value) for value in values)) if values else None
 
 
-def ratio_interval(theirs, ours, seed=1, resamples=RESAMPLES):
-    """(ratio, low, high): the ratio of the medians theirs / ours, and its 95 % interval.
+def paired_interval(figure, *samples, seed=1, resamples=RESAMPLES):
+    """(figure, low, high): figure(list, ...) of the samples, and its 95 % interval.
 
-    The samples of a round belong together: what disturbed the machine then disturbed both. So rounds are drawn with
-    replacement, as many as there are, both samples of each; the interval holds the middle 95 % of the ratios that come out.
+    The samples of a round belong together: what disturbed the machine then disturbed all. So rounds are drawn with
+    replacement, as many as there are, all samples of each; the interval holds the middle 95 % of the figures that come out.
     """
-    rounds = list(zip(theirs, ours))
-    ratio = median([a for a, _ in rounds]) / median([b for _, b in rounds])
+    rounds = list(zip(*samples))
     chance = random.Random(seed)
-    ratios = []
-    for _ in range(resamples):
-        drawn = [chance.choice(rounds) for _ in rounds]
-        ratios.append(median([a for a, _ in drawn]) / median([b for _, b in drawn]))
-    ratios.sort()
-    return ratio, ratios[int(0.025 * resamples)], ratios[min(resamples - 1, int(0.975 * resamples))]
+    found = sorted(figure(*zip(*(chance.choice(rounds) for _ in rounds))) for _ in range(resamples))
+    return figure(*zip(*rounds)), found[int(0.025 * resamples)], found[min(resamples - 1, int(0.975 * resamples))]
+
+
+def ratio_interval(theirs, ours, seed=1, resamples=RESAMPLES):
+    """(ratio, low, high): the ratio of the medians theirs / ours, and its 95 % interval."""
+    return paired_interval(lambda a, b: median(a) / median(b), theirs, ours, seed=seed, resamples=resamples)

@@ -11,6 +11,7 @@ SIGSTOP, whatever threads it has: no peer can disturb another, and none wakes up
 import json
 import os
 import pathlib
+import re
 import select
 import shutil
 import signal
@@ -29,6 +30,7 @@ class Job:
         self.name = name
         self.ranks = ranks
         self.version = ""
+        self.introductions = []  # what each rank said when it had started
         self._command = command
         self._environment = dict(environment, COMPARE_PIPES=str(folder), TMPDIR=str(folder))
         self._folder = pathlib.Path(folder)
@@ -53,7 +55,7 @@ class Job:
                                                  stderr=log, start_new_session=True, cwd=self._folder)
             except OSError as error:
                 raise JobFailed(f"{self.name} could not be started: {error}") from None
-        answers = self._collect(timeout_s, "start")
+        answers = self.introductions = self._collect(timeout_s, "start")
         self._pids = [answer["pid"] for answer in answers]
         self.version = answers[0]["version"]
         sizes = {answer["size"] for answer in answers}
@@ -107,6 +109,25 @@ class Job:
             except OSError:
                 pass
         return total / os.sysconf("SC_CLK_TCK")
+
+    def forget_peak(self):
+        """From now on the peak is what the ranks have from now on."""
+        for rank, pid in enumerate(self._pids):
+            try:
+                pathlib.Path(f"/proc/{pid}/clear_refs").write_text("5")
+            except OSError as error:
+                raise JobFailed(f"{self.name}: the peak memory of rank {rank} cannot be forgotten: {error}") from None
+
+    def peak_bytes(self):
+        """The most memory that each rank has had, as the kernel counts it; what ranks share counts for each."""
+        found = []
+        for rank, pid in enumerate(self._pids):
+            try:
+                status = pathlib.Path(f"/proc/{pid}/status").read_text()
+                found.append(int(re.search(r"^VmHWM:\s*(\d+) kB$", status, re.MULTILINE)[1]) * 1024)
+            except (OSError, TypeError):  # it has ended, or is about to and has no memory any more
+                raise JobFailed(f"{self.name}: rank {rank} has ended: {self._last_words()}") from None
+        return found
 
     def _open_pipe(self, name):
         path = self._folder / name

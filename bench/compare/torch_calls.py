@@ -65,6 +65,12 @@ def torch_folder():
     return install.site_packages(gloo)
 
 
+def build_extension(environment, say):
+    """Builds weft's extension of torch if it is not there; without it torch's operations go through Python."""
+    if subprocess.run([sys.executable, "-B", "-m", "weft.torch.build_ext"], env=environment, stdout=subprocess.DEVNULL, check=False).returncode != 0:
+        say("without the extension")
+
+
 def run(options, say):
     """Returns the exit code."""
     out = (options.out or install.ROOT / "runs" / "compare" / f"torch-{datetime.datetime.now():%Y-%m-%d-%H%M%S}").resolve()
@@ -78,8 +84,7 @@ def run(options, say):
     environment = {**launch.environment_for(options.ranks), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "",
                    "WEFT_LIBRARY_PATH": str(install.ROOT / "build" / "release" / "lib"),
                    "PYTHONPATH": f"{install.ROOT / 'bindings' / 'python' / 'src'}:{torch_folder()}"}
-    if subprocess.run([sys.executable, "-B", "-m", "weft.torch.build_ext"], env=environment, stdout=subprocess.DEVNULL, check=False).returncode != 0:
-        say("without the extension")
+    build_extension(environment, say)
     launched = [install.ROOT / "build" / "release" / "bin" / "weftrun", "-n", str(options.ranks), sys.executable, "-B"]
     command = [*launched, launch.DRIVER / "torch_driver.py", json.dumps(wanted)]
     began, before = time.monotonic(), machine.steal_s()

@@ -128,6 +128,15 @@ class Intervals(unittest.TestCase):
         self.assertGreaterEqual(covered, 170)
         self.assertLess(covered, 200)
 
+    def test_any_figure_of_several_samples_has_an_interval(self):
+        def difference(a, b):
+            return intervals.median(a) - intervals.median(b)
+
+        self.assertEqual((1.0, 1.0, 1.0), intervals.paired_interval(difference, [3.0, 5.0, 9.0], [2.0, 4.0, 8.0]))
+        figure, low, high = intervals.paired_interval(intervals.median, [1.0, 2.0, 3.0, 4.0, 50.0])
+        self.assertEqual(3.0, figure)
+        self.assertEqual((1.0, 50.0), (low, high))
+
     def test_same_samples_give_the_same_interval(self):
         self.assertEqual(intervals.ratio_interval([3, 4, 5], [1, 2, 1]), intervals.ratio_interval([3, 4, 5], [1, 2, 1]))
 

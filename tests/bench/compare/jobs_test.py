@@ -25,6 +25,7 @@ for line in open(f"{folder}/command.{rank}"):
     if line == "fail\\n" and rank == 1: say({"failure": "no luck"}); sys.exit(1)
     if line == "die\\n": print("last words", flush=True); sys.exit(3)
     if line == "stay\\n" and rank == 1: time.sleep(600)
+    if line == "take\\n": taken = bytearray(64 << 20); del taken
     if line == "count\\n":
         # What a spinning thread would do.
         import threading; threading.Thread(target=lambda: [None for _ in iter(int, 1)], daemon=True).start()
@@ -55,6 +56,22 @@ class Jobs(unittest.TestCase):
         time.sleep(0.3)
         self.assertLess(self.job.cpu_seconds() - before, 0.05)
         self.assertEqual(2, len(self.job.ask("still there", 60)))
+
+    def test_peaks_are_of_each_rank_and_can_be_forgotten(self):
+        self.job.start(60)
+        self.job.ask("take", 60)
+        for peak in self.job.peak_bytes():
+            self.assertGreater(peak, 64 << 20)
+        self.job.forget_peak()
+        for peak in self.job.peak_bytes():
+            self.assertLess(peak, 64 << 20)
+
+    def test_a_rank_that_has_ended_has_no_peak(self):
+        self.job.start(60)
+        with self.assertRaises(JobFailed):
+            self.job.ask("die", 60)
+        with self.assertRaisesRegex(JobFailed, "rank 0 has ended"):
+            self.job.peak_bytes()
 
     def test_a_failure_names_job_and_rank(self):
         self.job.start(60)
