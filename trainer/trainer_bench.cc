@@ -29,6 +29,7 @@
 
 #include "base/standard_fds.h"
 #include "trainer/failure.h"
+#include "trainer/optimizer_setup.h"
 #include "trainer/random.h"
 #include "trainer/strategy.h"
 #include "trainer/train.h"
@@ -37,9 +38,6 @@ namespace weft::trainer {
 namespace {
 
 using nlohmann::json;
-
-constexpr size_t kByteValues =
-    256;  // a Corpus is bytes, so tokens of larger vocabularies are the first of them
 
 // Words of the command line, key=value.
 class Words {
@@ -85,18 +83,18 @@ TrainConfig ConfigOf(const Words& words) {
   if (!PrecisionSupported(config.precision)) {
     throw BadInput("this CPU multiplies no bfloat16; compare fp32 alone");
   }
+  ChooseOptimizerNumbers(config);
   return config;
 }
 
 // Random tokens, as many as the steps read once.
-Corpus MakeCorpus(const TrainConfig& config) {
+TrainingText RandomTokens(const TrainConfig& config) {
   const size_t windows = config.global_batch * config.steps + 2;
-  Corpus corpus;
-  corpus.train.resize(windows * config.model.seq);
-  for (size_t i = 0; i < corpus.train.size(); i++)
-    corpus.train[i] = char(Mix(i) % std::min(config.model.vocabulary, kByteValues));
-  corpus.validation = corpus.train.substr(0, 2 * config.model.seq);
-  return corpus;
+  std::vector<Token> tokens(windows * config.model.seq);
+  for (size_t i = 0; i < tokens.size(); i++)
+    tokens[i] = Token(Mix(i) % config.model.vocabulary);
+  const TokenText text(std::move(tokens));
+  return {text, text.Part(0, 2 * config.model.seq)};
 }
 
 void Write(const std::string& path, const void* data, size_t bytes, std::ios::openmode mode) {
@@ -118,14 +116,14 @@ void WriteInputs(const std::string& folder, const TrainConfig& config) {
       params.push_back({{"name", spec.name}, {"shape", spec.shape}, {"decay", spec.decay}});
     }
   }
-  const Corpus corpus = MakeCorpus(config);
-  WindowSampler sampler(corpus.train.size(), config.model.seq, config.global_batch, config.seed);
+  const TrainingText text = RandomTokens(config);
+  WindowSampler sampler(text.train.size(), config.model.seq, config.global_batch, config.seed);
+  std::vector<Token> window(config.model.seq + 1);
   std::vector<int32_t> tokens;
   for (size_t step = 0; step < config.steps; step++) {
     for (size_t slot = 0; slot < config.global_batch; slot++) {
-      const size_t at = sampler.Offset(step, slot);
-      for (size_t i = 0; i <= config.model.seq; i++)
-        tokens.push_back(uint8_t(corpus.train[at + i]));
+      text.train.Read(sampler.Offset(step, slot), window);
+      tokens.insert(tokens.end(), window.begin(), window.end());
     }
   }
   Write(folder + "/tokens.i32", tokens.data(), tokens.size() * sizeof(int32_t), std::ios::trunc);
@@ -136,8 +134,8 @@ void WriteInputs(const std::string& folder, const TrainConfig& config) {
                          {"weight_decay", config.weight_decay},
                          {"clip", config.grad_clip},
                          {"flops_per_token", FlopsPerToken(config.model)}};
-  const std::string text = index_of.dump() + "\n";
-  Write(folder + "/inputs.json", text.data(), text.size(), std::ios::trunc);
+  const std::string inputs = index_of.dump() + "\n";
+  Write(folder + "/inputs.json", inputs.data(), inputs.size(), std::ios::trunc);
 }
 
 double Now() {
@@ -215,8 +213,8 @@ void Steps(const Words& words) {
     const size_t steps = config.steps;
     if (alone) config.global_batch /= size_t(world.Size());
     const size_t before = ResidentBytes();
-    const Corpus corpus = MakeCorpus(config);
-    Trainer trainer(config, corpus, alone ? own.get() : world.get());
+    const TrainingText text = RandomTokens(config);
+    Trainer trainer(config, text, alone ? own.get() : world.get());
     trainer.Begin();
     Answer(answers, {{"pid", getpid()},
                      {"size", world.Size()},
