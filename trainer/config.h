@@ -12,6 +12,7 @@
 #include "trainer/batch.h"
 #include "trainer/data/tokenize.h"
 #include "trainer/matmul.h"
+#include "trainer/model_files/export.h"
 #include "trainer/model_units.h"
 #include "trainer/schedule.h"
 #include "trainer/strategy.h"
@@ -105,6 +106,7 @@ enum class Task {
   kConfigKeys,  // print the keys of configuration files
   kDryRun,      // say what a run would take
   kTokenize,    // make files of tokens of text
+  kExport,      // write a run's model for other programs
 };
 
 // A key of a configuration file, and what became of it.
@@ -120,6 +122,7 @@ struct ProgramConfig {
   TrainConfig train;
   Task task = Task::kTrain;
   TokenizeConfig tokenize;
+  ExportConfig model_export;
   std::string config_file;
   std::vector<ConfigNote> notes;
   size_t planned_ranks = 1;              // of a run that is only planned

@@ -92,10 +92,18 @@ std::string TextOf(const ProgramConfig& config) {
   return ConfigText(ResolvedOptions(planned), config.planned_ranks);
 }
 
+// The exit code.
+int PrintText(const std::string& text) {
+  if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) return 0;
+  Complain(fmt::format("writing the output: {}", std::strerror(errno)));
+  return kExitNotWritten;
+}
+
 // The exit code, of what needs no other ranks either.
-int TokenizeText(const TokenizeConfig& config) {
+int WriteFiles(const ProgramConfig& config) {
   try {
-    return RunTokenize(config);
+    if (config.task == Task::kExport) return PrintText(RunExport(config.model_export));
+    return RunTokenize(config.tokenize);
   } catch (const BadInput& error) {
     Complain(error.what());
     return kExitBadInput;
@@ -108,13 +116,6 @@ int TokenizeText(const TokenizeConfig& config) {
   }
 }
 
-// The exit code.
-int PrintText(const std::string& text) {
-  if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) return 0;
-  Complain(fmt::format("writing the output: {}", std::strerror(errno)));
-  return kExitNotWritten;
-}
-
 int Main(int argc, char** argv) {
   CatchStopSignals();
   ProgramConfig config;
@@ -122,7 +123,7 @@ int Main(int argc, char** argv) {
   std::string help, bad_options;
   try {
     if (!ParseOptions(argc, argv, config, help)) return PrintText(help);
-    if (config.task == Task::kTokenize) return TokenizeText(config.tokenize);
+    if (config.task == Task::kTokenize || config.task == Task::kExport) return WriteFiles(config);
     if (config.task != Task::kTrain) {
       const int printed = PrintText(TextOf(config));
       const int stop_code = StopCode(PendingRequests());

@@ -60,7 +60,9 @@ Task TaskOf(int argc, char** argv) {
   if (argc < 2 || argv[1][0] == '-') return Task::kTrain;
   if (std::string_view(argv[1]) == "config") return Task::kConfig;
   if (std::string_view(argv[1]) == "tokenize") return Task::kTokenize;
-  throw BadInput(std::string(argv[1]) + " is unknown; use config, tokenize, or options alone");
+  if (std::string_view(argv[1]) == "export") return Task::kExport;
+  throw BadInput(std::string(argv[1]) +
+                 " is unknown; use config, tokenize, export, or options alone");
 }
 
 // Options that are about this call, and no matter of a run.
@@ -156,6 +158,10 @@ bool ParseOptions(int argc, char** argv, ProgramConfig& config, std::string& hel
   }
   if (config.task == Task::kTokenize) {
     help = ParseTokenizeOptions(argc, argv, config.tokenize);
+    return help.empty();
+  }
+  if (config.task == Task::kExport) {
+    help = ParseExportOptions(argc, argv, config.model_export);
     return help.empty();
   }
   bool dry = false, keys = false;

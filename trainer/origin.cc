@@ -8,9 +8,11 @@
 #include <fmt/format.h>
 
 #include "trainer/failure.h"
+#include "trainer/model_files/gpt2_file.h"
 #include "trainer/plan.h"
 #include "trainer/run_files.h"
 #include "trainer/run_folder.h"
+#include "trainer/verdict.h"
 
 namespace weft::trainer {
 namespace {
@@ -87,9 +89,21 @@ std::optional<Resumed> Origin::Resume(const Trainer& trainer,
   return resumed;
 }
 
-std::optional<InitialValues> Origin::TakeValues(const Trainer& trainer,
-                                                Checkpoints* checkpoints) const {
+bool Origin::TakeGpt2(Trainer& trainer) const {
+  std::optional<Gpt2File> file;
+  const std::string found = HearOfFirst(group_, [&] {
+    if (!Gpt2File::IsOne(config_.init)) return std::string();
+    file.emplace(config_.init, config_.train.model);
+    return config_.init;
+  });
+  if (found.empty()) return false;
+  trainer.LoadParams([&](const ParamSpec& spec, size_t) { return file->Read(spec); });
+  return true;
+}
+
+std::optional<InitialValues> Origin::TakeValues(Trainer& trainer, Checkpoints* checkpoints) const {
   if (config_.init.empty()) return std::nullopt;
+  if (TakeGpt2(trainer)) return InitialValues{config_.init, 0, {}, {}};
   const std::string from = CheckpointsIn(config_.init);
   std::unique_ptr<Checkpoints> made;
   if (checkpoints == nullptr) {

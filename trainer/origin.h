@@ -41,7 +41,7 @@ class Origin {
                                 std::unique_ptr<Checkpoints>* checkpoints) const;
 
   // Loads the values of --init, if it is given. `checkpoints`: this run's, nullptr if it does not save.
-  std::optional<InitialValues> TakeValues(const Trainer& trainer, Checkpoints* checkpoints) const;
+  std::optional<InitialValues> TakeValues(Trainer& trainer, Checkpoints* checkpoints) const;
 
   // On rank 0 of a run that has resumed: the steps that the other run has made are shown as this one's, which is written in `directory`. Throws
   // NotWritten.
@@ -52,6 +52,8 @@ class Origin {
   std::string From() const;
   // The step of --resume, if it is one.
   std::optional<int64_t> Step() const;
+  // Loads them from a model of transformers, which rank 0 reads; false if --init is none.
+  bool TakeGpt2(Trainer& trainer) const;
   std::unique_ptr<Checkpoints> CheckpointsOf(const Trainer& trainer, const std::string& directory,
                                              size_t keep) const;
 

@@ -15,6 +15,7 @@
 #define WEFT_TRAINER_PERMUTATION_H_
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 
 namespace weft::trainer {

@@ -93,18 +93,24 @@ Trainer::Trainer(const TrainConfig& config, const TrainingText& text, weft_group
   window_.resize(config.model.seq + 1);
 }
 
-void Trainer::Begin() {
+void Trainer::LoadParams(
+    const std::function<std::vector<float>(const ParamSpec& spec, size_t index)>& values) {
   size_t index = 0;
-  std::vector<float> values;
   for (size_t u = 0; u < units_.size(); u++) {
     for (size_t p = 0; p < units_[u].params.size(); p++, index++) {
-      if (parallel_.rank() == 0) {
-        values.resize(units_[u].params[p].Count());
-        InitParam(units_[u].params[p], config_.seed, index, values.data());
-      }
-      parallel_.Load(u, p, values.data());
+      std::vector<float> first;
+      if (parallel_.rank() == 0) first = values(units_[u].params[p], index);
+      parallel_.Load(u, p, first.data());
     }
   }
+}
+
+void Trainer::Begin() {
+  LoadParams([this](const ParamSpec& spec, size_t index) {
+    std::vector<float> values(spec.Count());
+    InitParam(spec, config_.seed, index, values.data());
+    return values;
+  });
   steps_done_ = 0;
 }
 

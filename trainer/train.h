@@ -15,6 +15,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -48,6 +49,9 @@ class Trainer {
 
   // Initial values, those of rank 0.
   void Begin();
+  // The values of each parameter, of which rank 0 is asked.
+  void LoadParams(
+      const std::function<std::vector<float>(const ParamSpec& spec, size_t index)>& values);
   // Instead of Begin: the values that another Trainer had, and its place in the text; see TrainState.
   void GoOnFrom(const TrainState& state);
   // Instead of Begin, when a checkpoint was loaded into parallel()'s context: after that step, and from that place in the text on. Local.

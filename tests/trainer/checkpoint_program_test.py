@@ -361,6 +361,25 @@ class CheckpointProgramTest(unittest.TestCase):
         printed = self.run_it("b", "--resume", folder, "--lr", "0.3", "--warmup", "3", steps=best + 1, model=_FLOAT32)
         self.assertIn(f"3 ranks go on after step {best}, from ", printed)
 
+    def test_what_is_exported_for_transformers_is_a_beginning(self):
+        self.run_it("a", steps=20, model=_FLOAT32)
+        with_weights = self.metrics("a")[-1]["val_loss"]
+        out = os.path.join(self.directory, "there")
+        export = [weft_train, "export", "--from", "runs/a", "--out", out]
+        done = subprocess.run(export, cwd=self.directory, capture_output=True, text=True, timeout=_DEADLINE_S, check=False)
+        self.assertEqual((0, ""), (done.returncode, done.stderr))
+        self.assertEqual(["config.json", "model.safetensors"], sorted(os.listdir(out)))
+        again = subprocess.run(export, cwd=self.directory, capture_output=True, text=True, timeout=_DEADLINE_S, check=False)
+        self.assertEqual(2, again.returncode)
+        self.assertIn("has a model.safetensors; give another folder", again.stderr)
+        for ranks, strategy in ((1, "ddp"), (3, "full-shard")):
+            name = f"b{ranks}"
+            printed = self.run_it(name, "--init", out, "--strategy", strategy, "--lr", "1e-12", "--warmup", "0", ranks=ranks, steps=1, model=_FLOAT32)
+            self.assertIn(f"with the weights of {out}", printed)
+            self.assertAlmostEqual(with_weights, self.metrics(name)[-1]["val_loss"], delta=1e-5)
+        refused = self.run_it("c", "--init", out, code=2, model=with_layers(3))
+        self.assertIn("has no tensor h.2.", refused)
+
     def test_goes_on_from_a_step_or_a_checkpoint(self):
         self.run_it("old", steps=40)
         whole = self.figures("old")

@@ -1,0 +1,94 @@
+"""A GPT-2 that transformers has made trains in weft_train and goes back: both have the same loss of it, before and after."""
+import json
+import os
+import pathlib
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+weft_train = None  # from the command line
+
+_SKIPPED = 77  # as CMake knows it
+_DEADLINE_S = 120
+_SEQ, _VOCABULARY = 32, 300
+_SHAPE = ("--layers", "2", "--width", "48", "--heads", "4", "--seq", str(_SEQ), "--vocabulary", str(_VOCABULARY))
+
+
+def write_tokens(path, tokens):
+    """As llm.c does."""
+    path.write_bytes(struct.pack("<256i", 20240520, 1, len(tokens), *[0] * 253) + struct.pack(f"<{len(tokens)}H", *tokens))
+
+
+class Gpt2Test(unittest.TestCase):
+
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.root = pathlib.Path(directory.name)
+        torch.manual_seed(1)
+        tokens = torch.randint(_VOCABULARY, (2000,)).tolist()
+        write_tokens(self.root / "a_train_000000.bin", tokens)
+        self.window = tokens[100:101 + _SEQ]
+        write_tokens(self.root / "a_val_000000.bin", self.window)
+
+    def run_it(self, *words, code=0):
+        done = subprocess.run([weft_train, *words], cwd=self.root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                              timeout=_DEADLINE_S, check=False)
+        self.assertEqual(code, done.returncode, done.stdout)
+        return done.stdout
+
+    def train(self, name, *more):
+        """The loss of the window's second half, at the end."""
+        self.run_it("--data", "*.bin", "--name", name, *_SHAPE, "--batch", "4", "--dtype", "fp32", "--warmup", "0", "--eval-every", "0", "--checkpoint-every",
+                    "100", *more)
+        return json.loads((self.root / "runs" / name / "metrics.jsonl").read_text().splitlines()[-1])["val_loss"]
+
+    def loss_of(self, model):
+        """The same, as transformers computes it."""
+        window = torch.tensor([self.window])
+        with torch.no_grad():
+            logits = model.eval()(window[:, :-1]).logits[0, _SEQ // 2:]
+        return torch.nn.functional.cross_entropy(logits, window[0, 1 + _SEQ // 2:]).item()
+
+    def made(self, **more):
+        config = transformers.GPT2Config(n_embd=48, n_layer=2, n_head=4, n_positions=_SEQ, vocab_size=_VOCABULARY, initializer_range=0.2, **more)
+        return transformers.GPT2LMHeadModel(config)
+
+    def test_goes_there_and_back_with_the_same_loss(self):
+        for name, model in (("tied", self.made()), ("own", self.made(tie_word_embeddings=False))):
+            with self.subTest(name):
+                model.save_pretrained(self.root / name)
+                more = ("--init", name, "--head", name, "--lr")
+                begun = self.train(f"{name}-begun", *more, "1e-12", "--steps", "1")
+                self.assertAlmostEqual(self.loss_of(model), begun, delta=2e-5)
+                trained = self.train(f"{name}-trained", *more, "1e-3", "--steps", "30")
+                self.assertGreater(abs(trained - begun), 1e-2)
+                self.run_it("export", "--from", f"runs/{name}-trained", "--out", f"{name}-back")
+                back, info = transformers.GPT2LMHeadModel.from_pretrained(self.root / f"{name}-back", output_loading_info=True)
+                self.assertFalse(info["missing_keys"] or info["unexpected_keys"] or info["mismatched_keys"], info)
+                self.assertAlmostEqual(trained, self.loss_of(back), delta=2e-5)
+
+    def test_a_model_of_another_shape_is_refused_with_one_sentence(self):
+        self.made().save_pretrained(self.root / "model")
+        base = ("--data", "*.bin", "--init", "model", "--steps", "1", "--batch", "4", "--dtype", "fp32")
+        for change, expected in ((("--width", "96"), "has the shape [300, 48], and this model's has [300, 96]"), (("--layers", "3"), "has no tensor h.2."),
+                                 (("--layers", "1"), "has more than 1 layers"), (("--heads", "2"), "says 4 heads, and this model has 2")):
+            with self.subTest(change):
+                shape = list(_SHAPE)
+                shape[shape.index(change[0]) + 1] = change[1]
+                self.assertIn(expected, self.run_it(*base, *shape, code=2).splitlines()[-1])
+
+
+if __name__ == "__main__":
+    weft_train, packages = sys.argv.pop(1), pathlib.Path(sys.argv.pop(1))
+    sys.path[1:1] = [str(packages), str(packages.parent / "torch")]
+    os.environ.update(HF_HUB_OFFLINE="1", CUDA_VISIBLE_DEVICES="", OMP_NUM_THREADS="1", HF_HOME=tempfile.gettempdir())
+    if not all((folder / "requirements.txt").exists() for folder in (packages, packages.parent / "torch")):
+        print("SKIPPED: ./dev test hugging-face could not install what tests/hugging_face lists", file=sys.stderr)
+        sys.exit(_SKIPPED)
+    import torch
+    import transformers
+    print(f"transformers {transformers.__version__}, torch {torch.__version__}")
+    unittest.main()

@@ -1,0 +1,93 @@
+#include "trainer/model_files/gpt2_file.h"
+
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include "trainer/failure.h"
+#include "trainer/model_files/gpt2_layout.h"
+
+namespace weft::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kPrefix = "transformer.";  // of GPT2LMHeadModel's tensors
+constexpr const char* kTelling = "h.0.attn.c_attn.weight";
+
+fs::path FileOf(const std::string& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored) ? fs::path(path) / "model.safetensors" : fs::path(path);
+}
+
+}  // namespace
+
+bool Gpt2File::IsOne(const std::string& path) {
+  const fs::path file = FileOf(path);
+  std::error_code ignored;
+  if (file.extension() != ".safetensors" || !fs::is_regular_file(file, ignored)) return false;
+  try {
+    const SafetensorsFile opened(file);
+    return opened.Find(kTelling) != nullptr || opened.Find(std::string(kPrefix) + kTelling);
+  } catch (const BadInput&) {
+    return false;  // --init says what is wrong with it
+  }
+}
+
+Gpt2File::Gpt2File(const std::string& path, const ModelConfig& model)
+    : file_(FileOf(path)), model_(model) {
+  for (const UnitSpec& unit : ModelUnits(model)) {
+    for (const ParamSpec& spec : unit.params) {
+      const Gpt2Tensor theirs(spec, model);
+      const SafetensorsTensor* const tensor = FindTensor(theirs.name());
+      if (tensor == nullptr)
+        throw BadInput(fmt::format("{} has no tensor {}; give --layers and --head of its model",
+                                   file_.path().string(), theirs.name()));
+      std::vector<int64_t> shape = tensor->shape;
+      // A shorter context takes the first positions.
+      if (spec.name == "wpe" && shape.size() == 2 && shape[0] > theirs.shape()[0])
+        shape[0] = theirs.shape()[0];
+      if (shape != theirs.shape())
+        throw BadInput(
+            fmt::format("{}: tensor {} has the shape [{}], and this model's has [{}]; give "
+                        "--width, --vocabulary "
+                        "and --seq of its model (--model gpt2 has those of GPT-2)",
+                        file_.path().string(), theirs.name(), fmt::join(tensor->shape, ", "),
+                        fmt::join(theirs.shape(), ", ")));
+    }
+  }
+  const size_t next = model.layers;
+  if (FindTensor(fmt::format("h.{}.ln_1.weight", next)) != nullptr)
+    throw BadInput(fmt::format("{} has more than {} layers; give --layers of its model",
+                               file_.path().string(), next));
+  CheckHeads();
+}
+
+const SafetensorsTensor* Gpt2File::FindTensor(const std::string& name) const {
+  const SafetensorsTensor* const found = file_.Find(name);
+  return found != nullptr ? found : file_.Find(kPrefix + name);
+}
+
+void Gpt2File::CheckHeads() const {
+  const fs::path path = file_.path().parent_path() / "config.json";
+  std::ifstream in(path);
+  if (!in) return;
+  const nlohmann::json config = nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false);
+  if (!config.is_object()) return;
+  const auto heads = config.find("n_head");
+  if (heads == config.end() || !heads->is_number_unsigned() || *heads == model_.heads) return;
+  throw BadInput(fmt::format("{} says {} heads, and this model has {}; give --heads {}",
+                             path.string(), heads->get<size_t>(), model_.heads,
+                             heads->get<size_t>()));
+}
+
+std::vector<float> Gpt2File::Read(const ParamSpec& spec) const {
+  const Gpt2Tensor theirs(spec, model_);
+  return theirs.ToOurs(file_.Read(*FindTensor(theirs.name())));
+}
+
+}  // namespace weft::trainer
