@@ -335,7 +335,8 @@ void Run::End() {
     if (StopCode(requests_) != 0) return;
   }
   const std::string sample =
-      data_.Decode(trainer_->Generate(validation_.Prompt(), t.sample_bytes, kTemperature, kTop));
+      data_.Decode(trainer_->Generate(validation_.Prompt(), t.sample_bytes, kTemperature, kTop,
+                                      data_.vocabulary() == 0 ? SIZE_MAX : data_.vocabulary()));
   requests_ |= trainer_->requests();
   if (!report_ || StopCode(requests_) != 0 || end_printed_) return;
   end_printed_ = true;

@@ -310,7 +310,7 @@ std::optional<double> Trainer::Evaluate(const std::vector<size_t>& offsets) {
 }
 
 std::vector<Token> Trainer::Generate(std::vector<Token> text, size_t count, double temperature,
-                                     size_t top) {
+                                     size_t top, size_t below) {
   const size_t seq = config_.model.seq;
   const uint64_t key = Mix(config_.seed ^ 0x73616d706c65u);
   for (size_t i = 0; i < count; i++) {
@@ -324,7 +324,8 @@ std::vector<Token> Trainer::Generate(std::vector<Token> text, size_t count, doub
     parallel_.EndMicrobatch();
     parallel_.Finish();
     parallel_.EndStep();
-    text.push_back(Draw(logits, config_.model.vocabulary, temperature, top, UniformAt(key, i)));
+    text.push_back(Draw(logits, std::min(below, config_.model.vocabulary), temperature, top,
+                        UniformAt(key, i)));
   }
   return text;
 }

@@ -70,10 +70,10 @@ class Trainer {
   // Mean loss in nats per token over windows of the validation text, ContextTokens of each not judged. Nothing if the ranks were asked to end
   // meanwhile.
   std::optional<double> Evaluate(const std::vector<size_t>& offsets);
-  // Continues `prompt`, of a token at least, by `count` tokens, drawn at `temperature` among the `top` likeliest; by fewer if the ranks are
-  // asked to end.
+  // Continues `prompt`, of a token at least, by `count` tokens, drawn at `temperature` among the `top` likeliest of those below `below`; by
+  // fewer if the ranks are asked to end.
   std::vector<Token> Generate(std::vector<Token> prompt, size_t count, double temperature,
-                              size_t top);
+                              size_t top, size_t below = SIZE_MAX);
 
   const DataParallel& parallel() const { return parallel_; }
 

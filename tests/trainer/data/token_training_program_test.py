@@ -63,6 +63,10 @@ class TokenTrainingTest(unittest.TestCase):
         self.assertRegex(sample[:40], r"the|cat|return|template|const|auto")
         self.train("run", "data", *more, "--resume", "auto", ranks=3, steps=12)
         self.assertEqual(12, len(self.losses("run")))
+        # A larger model draws the tokens that there are, of text too.
+        self.train("large", "data", "--vocabulary", "5000", ranks=1, steps=1)
+        self.train("bytes", "text", "--vocabulary", "5000", ranks=1, steps=1)
+        self.assertGreater(len((self.root / "runs/bytes/sample.txt").read_bytes()), 400)
 
     def test_what_cannot_be_read_is_refused_with_one_sentence(self):
         self.tokenize("data/t", "bpe:300")
