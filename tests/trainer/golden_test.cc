@@ -21,6 +21,10 @@
 #include "tests/trainer/golden_file.h"
 #include "tests/trainer/owned_params.h"
 #include "tests/trainer/rank_threads.h"
+#include "trainer/activations.h"
+#include "trainer/matmul.h"
+#include "trainer/model.h"
+#include "trainer/model_units.h"
 #include "trainer/parallel.h"
 #include "trainer/sampler.h"
 
