@@ -445,9 +445,11 @@ absl::StatusOr<std::shared_ptr<SpanRecords>> MakeRecords(ProcessGroup& inner,
 
 void CloseSpan(SpanCore* span, bool goes_on) {
   if (!span->net->watch().here()) return;  // the parent's to close
-  // If it has ended, that is told before nobody here knows of it any more.
-  if (!goes_on && span->end->Found()) LookNow();
-  span->net->watch().Remove(span->end.get());
+  SpanWatch& watch = span->net->watch();
+  if (goes_on)
+    watch.Remove(span->end.get());
+  else if (watch.LetGo(span->end.get()))
+    LookNow();  // or whoever looks already does once more
   span->net.reset();
   if (!goes_on) span->inner->Close();
 }

@@ -261,6 +261,10 @@ std::optional<FailureRecord> SpanEnd::Found() const {
   record.sentence = FromAbsl(found.message());
   if (std::optional<FailureRecord> traced = Traced(record)) return traced;
   const int culprit = RankOf(record.culprit);
+  // A rank of this island that has left said itself what it had refused, and why: nobody else knows better.
+  if (record.result == WEFT_MISMATCH && record.call < 0 && records_ != nullptr &&
+      records_->Has(culprit))
+    record.traced = FailureRecord::kTracedToEnd;
   if (record.result == WEFT_TIMEOUT && culprit >= 0 && Stalls(culprit)) {
     record.traced = FailureRecord::kTracedToEnd;
     record.sentence += StrCat("; ", Describe(culprit));

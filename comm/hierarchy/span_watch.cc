@@ -83,14 +83,30 @@ void SpanWatch::Add(std::shared_ptr<SpanEnd> group, Kind kind) {
   groups_.push_back({.end = std::move(group), .kind = kind});
 }
 
+std::shared_ptr<SpanEnd> SpanWatch::Take(const SpanEnd* group) {
+  const auto found = std::find_if(groups_.begin(), groups_.end(),
+                                  [group](const Group& known) { return known.end.get() == group; });
+  if (found == groups_.end()) return nullptr;
+  std::shared_ptr<SpanEnd> taken = std::move(found->end);
+  groups_.erase(found);
+  return taken;
+}
+
 void SpanWatch::Remove(const SpanEnd* group) {
   std::shared_ptr<SpanEnd> removed;  // released without the lock
   MutexLock lock(mutex_);
-  const auto found = std::find_if(groups_.begin(), groups_.end(),
-                                  [group](const Group& known) { return known.end.get() == group; });
-  if (found == groups_.end()) return;
-  removed = std::move(found->end);
-  groups_.erase(found);
+  removed = Take(group);
+}
+
+// A look that is under way may have passed the group before it ended.
+bool SpanWatch::LetGo(const SpanEnd* group) {
+  std::optional<FailureRecord> found = group->Found();  // may look itself, so without the lock
+  std::shared_ptr<SpanEnd> removed;                     // released without it
+  MutexLock lock(mutex_);
+  removed = Take(group);
+  if (removed == nullptr || !found || Settled(removed->group_id())) return false;
+  last_words_.Add(*std::move(found), memory_.Read().epoch);
+  return true;
 }
 
 void SpanWatch::Leave() {
@@ -98,6 +114,14 @@ void SpanWatch::Leave() {
   {
     MutexLock lock(mutex_);
     if (left_) return;
+  }
+  // While this island counts: what comes after its leave others may not take.
+  LookUntil(limit_ns_, [this] {
+    MutexLock lock(mutex_);
+    return last_words_.empty();
+  });
+  {
+    MutexLock lock(mutex_);
     side_.Leave();
   }
   LookUntil(std::min(limit_ns_ / kLeavesPerLimit, kLeaveMaxNs), [this] {
@@ -153,8 +177,8 @@ void SpanWatch::LookUntil(int64_t patience_ns, const std::function<bool()>& done
   }
 }
 
-absl::Status SpanWatch::Cause(const SpanEnd& group) {
-  if (!origin_.here()) return absl::OkStatus();
+// Once said, it stays so.
+std::optional<FailureRecord> SpanWatch::Settled(uint64_t group_id) {
   MutexLock lock(read_mutex_);
   const uint64_t version = unreadable_ ? read_version_ : read_memory_.version();
   if (version != read_version_) {
@@ -167,9 +191,15 @@ absl::Status SpanWatch::Cause(const SpanEnd& group) {
     }
   }
   for (const FailureRecord& record : settled_) {
-    if (record.group_id == group.group_id()) return group.StatusOf(record);
+    if (record.group_id == group_id) return record;
   }
-  return absl::OkStatus();
+  return std::nullopt;
+}
+
+absl::Status SpanWatch::Cause(const SpanEnd& group) {
+  if (!origin_.here()) return absl::OkStatus();
+  const std::optional<FailureRecord> settled = Settled(group.group_id());
+  return settled ? group.StatusOf(*settled) : absl::OkStatus();
 }
 
 absl::Status SpanWatch::AwaitCause(const SpanEnd& group) {
@@ -250,6 +280,10 @@ int64_t SpanWatch::Look(int64_t now_ns) {
 
 // A new speaker says again all that the one before may not have said.
 void SpanWatch::Tell() {
+  if (!last_words_.empty()) {
+    last_words_.Drop([this](uint64_t group_id) { return Settled(group_id).has_value(); },
+                     memory_.Read().epoch);
+  }
   if (!side_.agent().speaking()) return Post();
   if (std::exchange(told_beginning_, side_.beginnings()) != side_.beginnings()) {
     for (Group& group : groups_) {
@@ -257,9 +291,11 @@ void SpanWatch::Tell() {
       group.over = false;
     }
     std::fill(mail_read_.begin(), mail_read_.end(), 0);
+    last_words_.SayAgain();
     told_ready_ = 0;
   }
-  bool said = false;
+  bool said = last_words_.Say(
+      [this](const FailureRecord& record) { return side_.agent().LocalRecord(record); });
   for (Group& group : groups_)
     said |= TellOf(&group);
   said |= TellOfMail();
@@ -271,6 +307,7 @@ void SpanWatch::Tell() {
 
 // One group's record at a time: the next one's when the islands have settled on that.
 void SpanWatch::Post() {
+  if (const FailureRecord* const word = last_words_.first()) return Post(*word);
   for (Group& group : groups_) {
     if (group.kind == Kind::kHome || group.over) continue;
     if (!Cause(*group.end).ok()) {
@@ -278,11 +315,13 @@ void SpanWatch::Post() {
       continue;
     }
     const std::optional<FailureRecord> found = group.end->Found();
-    if (!found) continue;
-    if (posted_ != found) mail_.Post(*found);
-    posted_ = found;
-    return;
+    if (found) return Post(*found);
   }
+}
+
+void SpanWatch::Post(const FailureRecord& record) {
+  if (posted_ != record) mail_.Post(record);
+  posted_ = record;
 }
 
 bool SpanWatch::TellOfMail() {

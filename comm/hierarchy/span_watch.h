@@ -6,7 +6,7 @@
 //   WatchGroup(watch);                                  // from here on the progress thread moves it
 //   watch->Add(end, SpanWatch::Kind::kFirst);           // a group
 //   if (absl::Status cause = watch->Cause(*end); !cause.ok()) ...
-//   watch->Remove(end.get());
+//   watch->LetGo(end.get());                            // this process has closed it
 //   UnwatchGroup(watch.get());
 //   watch->Leave();
 //
@@ -42,6 +42,7 @@
 #include "comm/agent/shared_text.h"
 #include "comm/agent/watched.h"
 #include "comm/group/fork.h"
+#include "comm/hierarchy/last_words.h"
 #include "comm/hierarchy/link_note.h"
 #include "comm/hierarchy/span_end.h"
 
@@ -66,7 +67,11 @@ class SpanWatch : public Watched, public AfarRanks {
   enum class Kind : uint8_t { kHome, kFirst, kPart };
 
   void Add(std::shared_ptr<SpanEnd> group, Kind kind);
+  // It ends no more: nothing that is found in it counts from here on.
   void Remove(const SpanEnd* group);
+  // This process has closed it. If it has ended, that is told all the same, by later looks and before this process leaves: true if there
+  // is anything to be told.
+  bool LetGo(const SpanEnd* group);
 
   // What all islands say of why the group has ended; Ok until that is settled, and in a forked child. Never waits.
   absl::Status Cause(const SpanEnd& group);
@@ -99,8 +104,8 @@ class SpanWatch : public Watched, public AfarRanks {
   // Until the cause of a failure that was found here must be settled.
   int64_t patience_ns() const { return kLimitsOfPatience * limit_ns_; }
 
-  // This process takes no part in the job any more; the others do not wait for it. Groups that have ended are told of before that.
-  // Returns when another process of the island speaks, or the other islands know: after milliseconds if all of the island leave, else when
+  // This process takes no part in the job any more; the others do not wait for it. How groups have ended that it has let go is settled
+  // before that, which takes some 50 ms, a limit at most. Returns when another process of the island speaks, or the other islands know: after milliseconds if all of the island leave, else when
   // the next one has seen it, a fifteenth of the limit; at most a sixth. Nothing is looked at from here on.
   void Leave();
 
@@ -122,10 +127,13 @@ class SpanWatch : public Watched, public AfarRanks {
   };
 
   SharedText NotesOf(int process) const;
+  std::shared_ptr<SpanEnd> Take(const SpanEnd* group) WEFT_REQUIRES(mutex_);
+  std::optional<FailureRecord> Settled(uint64_t group_id);
   void LookUntil(int64_t patience_ns, const std::function<bool()>& done);
   void SayNotReady(uint32_t epoch, int64_t waited_s) const;
   void Tell() WEFT_REQUIRES(mutex_);
   void Post() WEFT_REQUIRES(mutex_);
+  void Post(const FailureRecord& record) WEFT_REQUIRES(mutex_);
   bool TellOfMail() WEFT_REQUIRES(mutex_);
   bool TellOfReady() WEFT_REQUIRES(mutex_);
   void Answer(const IslandReady::Answer& answer) WEFT_REQUIRES(mutex_);
@@ -151,6 +159,7 @@ class SpanWatch : public Watched, public AfarRanks {
   mutable Mutex mutex_;
   IslandSide side_ WEFT_GUARDED_BY(mutex_);
   std::vector<Group> groups_ WEFT_GUARDED_BY(mutex_);
+  LastWords last_words_ WEFT_GUARDED_BY(mutex_);
   std::map<int, std::optional<ExitInfo>> ended_
       WEFT_GUARDED_BY(mutex_);  // ranks that have died, or left: without an exit
   uint64_t told_beginning_ WEFT_GUARDED_BY(mutex_) = 0;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <new>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "base/wait.h"
 #include "comm/group/progress.h"
 #include "tests/comm/hierarchy/fake_node_ranks.h"
+#include "tests/comm/hierarchy/held_look.h"
 #include "tests/comm/node/rank_threads.h"
 
 namespace weft::test::refusal_test {
@@ -26,6 +28,8 @@ namespace {
 constexpr int64_t kTimeoutNs = 60 * kSecondNs;
 // "At once", on a machine that does other things: a small part of the deadline.
 constexpr int64_t kSoonNs = kTimeoutNs / 4;
+// A thread gets no CPU for so long.
+constexpr int64_t kHeldNs = 150'000'000;
 constexpr const char* kWhy = "a tensor of layout torch.sparse_coo was given, 100%";
 constexpr size_t kCounts[] = {0, 1, 13, 5003, 300'007};
 
@@ -54,8 +58,10 @@ class SharedCount {
   void Add() { count_->fetch_add(1); }
 
   void AwaitAtLeast(int count) const {
-    while (count_->load() < count)
+    while (count_->load() < count) {
+      LookAfterGroups();
       usleep(100);
+    }
   }
 
   void Reset() { count_->store(0); }
@@ -235,23 +241,27 @@ TEST(Refusal, OfOneRankAloneIsNotPendingAndHasNoDeadline) {
   RunNodes(Nodes{3, "0,0,1"}, body, -1, kTimeoutNs);
 }
 
-// Who comes after it has left is told what it refused, and not that it left.
-TEST(Refusal, OfARankThatLeavesIsToldToThoseWhoComeLater) {
+// "" if that is rank 1's refusal of an all_reduce, with its reason.
+std::string NotTheRefusal(const absl::Status& ended) {
+  if (ResultOf(ended) != WEFT_MISMATCH) return "got: " + std::string(ended.ToString());
+  const std::string sentence(ended.message());
+  const bool said = sentence.find("rank 1 refused all_reduce") != std::string::npos &&
+                    sentence.find(kWhy) != std::string::npos;
+  return said ? "" : "said: " + sentence;
+}
+
+// Rank 1 refuses a call, and leaves; the others make it, those who `come_later` when it has left.
+void RefuseAndLeave(bool come_later, const std::function<void(ProcessGroup& group)>& leave) {
   SharedCount has_left;
   const auto body = [&](ProcessGroup& group) -> std::string {
     if (group.rank() == 1) {
       if (!group.Refuse(OpKind::kAllReduce, kWhy).ok()) return "a refusal was refused";
-      group.Close();
+      leave(group);
       has_left.Add();
       return "";
     }
-    has_left.AwaitAtLeast(1);
-    const absl::Status ended = Call(group, {OpKind::kAllReduce}, 13);
-    if (ResultOf(ended) != WEFT_MISMATCH) return "got: " + std::string(ended.ToString());
-    const std::string sentence(ended.message());
-    const bool said = sentence.find("rank 1 refused all_reduce") != std::string::npos &&
-                      sentence.find(kWhy) != std::string::npos;
-    return said ? "" : "said: " + sentence;
+    if (come_later) has_left.AwaitAtLeast(1);
+    return NotTheRefusal(Call(group, {OpKind::kAllReduce}, 13));
   };
   for (const int size : {2, 3, 5}) {
     has_left.Reset();
@@ -261,6 +271,61 @@ TEST(Refusal, OfARankThatLeavesIsToldToThoseWhoComeLater) {
     has_left.Reset();
     RunNodes(shape, body, -1, kTimeoutNs);
   }
+}
+
+// Who comes after it has left is told what it refused, and not that it left.
+TEST(Refusal, OfARankThatLeavesIsToldToThoseWhoComeLater) {
+  RefuseAndLeave(true, [](ProcessGroup& group) { group.Close(); });
+}
+
+// The thread that would tell it is late: it looks at the group no more before that is closed.
+TEST(Refusal, OfARankThatLeavesIsToldThoughNobodyLooksBefore) {
+  RefuseAndLeave(true, [](ProcessGroup& group) {
+    const HeldLook held(kHeldNs);
+    group.Close();
+  });
+}
+
+// Others find the same at that moment, and do not know why.
+TEST(Refusal, OfARankThatLeavesAtOnceIsToldWithItsReason) {
+  for (int round = 0; round < 5; ++round)
+    RefuseAndLeave(false, [](ProcessGroup& group) { group.Close(); });
+}
+
+// Rank 0 speaks for the node of rank 1, and is in none of the groups that end there.
+TEST(Refusal, OfSeveralGroupsThatOneRankLeavesIsToldInEach) {
+  constexpr int kParts = 3;
+  SharedCount has_left;
+  SharedCount done;
+  RunNodes(
+      Nodes{3, "0,0,1"},
+      [&](ProcessGroup& group) -> std::string {
+        std::vector<std::shared_ptr<ProcessGroup>> parts;
+        for (int i = 0; i < kParts; ++i) {
+          auto part = group.Split(group.rank() == 0 ? -1 : 0, -group.rank(), {.name = "part"});
+          if (!part.ok()) return std::string(part.status().message());
+          parts.push_back(*std::move(part));
+        }
+        std::string problem;
+        if (group.rank() == 0) {
+          done.AwaitAtLeast(1);
+        } else if (group.rank() == 1) {
+          for (const auto& part : parts) {
+            if (!part->Refuse(OpKind::kAllReduce, kWhy).ok()) problem = "a refusal was refused";
+            part->Close();
+          }
+          has_left.Add();
+        } else {
+          has_left.AwaitAtLeast(1);
+          for (const auto& part : parts) {
+            if (problem.empty()) problem = NotTheRefusal(Call(*part, {OpKind::kAllReduce}, 13));
+            part->Close();
+          }
+          done.Add();
+        }
+        return problem;
+      },
+      -1, kTimeoutNs);
 }
 
 TEST(Refusal, OfSeveralRanksIsToldWithAReason) {
