@@ -101,7 +101,11 @@ TEST_F(NetlabTest, NothingArrivesWhileALinkIsDown) {
   EXPECT_EQ(OutputOf(0, ConnectTo(Netlab::Address(1), 5000)).find("connected"), std::string::npos);
   EXPECT_EQ(server->Output(), "listening\n");
   ASSERT_EQ(lab_->SetLinkUp(1, true), absl::OkStatus());
-  EXPECT_THAT(OutputOf(0, ConnectTo(Netlab::Address(1), 5000)), HasSubstr("connected"));
+  // The kernel may still hold that the address has not answered, and answers that itself.
+  std::string said;
+  for (int attempt = 0; attempt < 20 && said.find("connected") == std::string::npos; ++attempt)
+    said = OutputOf(0, ConnectTo(Netlab::Address(1), 5000));
+  EXPECT_THAT(said, HasSubstr("connected"));
 }
 
 TEST_F(NetlabTest, FramesAreLostDoubledAndLate) {
@@ -475,20 +479,28 @@ TEST_F(LaunchedOverNetlab, AHopThatLosesLargePacketsIsNamedAndNoRank) {
 TEST_F(LaunchedOverNetlab, ASlowLinkIsNamedWithItsRateAndNoRank) {
   ASSERT_NO_FATAL_FAILURE(MakeLab({.nodes = 2}));
   if (lab_ == nullptr) return;
-  const Runs runs = Launch({1, 1}, {MEETING_RANKS, "wait", "14", "2000003"});
-  for (const auto& run : runs)
-    ASSERT_TRUE(run->WaitForOutput("sum 1", Soon())) << run->Output();
-  ASSERT_EQ(lab_->SetRate(1, 4'000'000), absl::OkStatus());
-  for (int node = 0; node < 2; ++node) {
-    NetlabProcess& run = *runs[static_cast<size_t>(node)];
-    EXPECT_TRUE(run.WaitForOutput("failed: all_reduce #", Soon())) << run.Output();
-    const std::string said = run.Output();
-    EXPECT_THAT(said, HasSubstr(StrCat("has waited for 10 s on rank ", node, ": LINK_SLOW: ")));
-    EXPECT_THAT(said, HasSubstr("on group meeting: LINK_SLOW: the link from rank "));
-    // 4 Mbit/s are 0.5 MB/s, less headers.
-    EXPECT_THAT(said, ContainsRegex("carries 0\\.[0-9]+ MB/s"));
-    EXPECT_THAT(said, Not(HasSubstr("did not come")));
+  // On a busy machine the link may become slow so late that nobody knows its rate at the first warning.
+  bool warned = false;
+  for (int attempt = 0; attempt < 3 && !warned; ++attempt) {
+    ASSERT_EQ(lab_->SetRate(1, 0), absl::OkStatus());
+    const Runs runs = Launch({1, 1}, {MEETING_RANKS, "wait", "14", "2000003"});
+    for (const auto& run : runs)
+      ASSERT_TRUE(run->WaitForOutput("sum 1", Soon())) << run->Output();
+    ASSERT_EQ(lab_->SetRate(1, 4'000'000), absl::OkStatus());
+    warned = true;
+    for (int node = 0; node < 2; ++node) {
+      NetlabProcess& run = *runs[static_cast<size_t>(node)];
+      EXPECT_TRUE(run.WaitForOutput("failed: all_reduce #", Soon())) << run.Output();
+      const std::string said = run.Output();
+      const std::string warning = StrCat("has waited for 10 s on rank ", node, ": LINK_SLOW: ");
+      warned = warned && said.find(warning) != std::string::npos;
+      EXPECT_THAT(said, HasSubstr("on group meeting: LINK_SLOW: the link from rank "));
+      // 4 Mbit/s are 0.5 MB/s, less headers.
+      EXPECT_THAT(said, ContainsRegex("carries 0\\.[0-9]+ MB/s"));
+      EXPECT_THAT(said, Not(HasSubstr("did not come")));
+    }
   }
+  EXPECT_TRUE(warned) << "no warning says that the link is slow";
 }
 
 // The ranks know nothing of weft and of each other: it is the weftruns that find out.
