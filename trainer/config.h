@@ -35,7 +35,7 @@ constexpr double kByKind = std::numeric_limits<double>::lowest();
 
 struct TrainConfig {
   ModelConfig model;
-  size_t steps = 5000;
+  size_t steps = 6000;
   // Sequences per step, over all ranks and micro-batches, each of which gets as many as the others or one less. 0: WithDefaults chooses.
   size_t global_batch = 0;
   size_t micro_batch = 0;  // sequences of each micro-batch of each rank; 0: as the batch comes to
