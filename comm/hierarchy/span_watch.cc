@@ -294,8 +294,9 @@ void SpanWatch::Tell() {
     last_words_.SayAgain();
     told_ready_ = 0;
   }
-  bool said = last_words_.Say(
-      [this](const FailureRecord& record) { return side_.agent().LocalRecord(record); });
+  auto& agent = side_.agent();
+  bool said =
+      last_words_.Say([&agent](const FailureRecord& record) { return agent.LocalRecord(record); });
   for (Group& group : groups_)
     said |= TellOf(&group);
   said |= TellOfMail();
