@@ -92,6 +92,13 @@ void ExpectSameBits(const Outcome& got, const Outcome& expected) {
   EXPECT_EQ(got.sample, expected.sample);
 }
 
+void ExpectSameBitsOnAllRanks(size_t ranks, TrainConfig config, const Outcome& expected) {
+  SCOPED_TRACE(Describe(config));
+  if (config.strategy == WEFT_SHARD_FRACTION) ChooseBudget(ranks, config);
+  for (const Outcome& outcome : RunRanks(ranks, config))
+    ExpectSameBits(outcome, expected);
+}
+
 class StrategiesTest
     : public ::testing::TestWithParam<std::tuple<size_t, weft_shard_accumulation_t>> {
  protected:
@@ -118,10 +125,7 @@ TEST_P(StrategiesTest, AllGiveTheSameBitsWhateverIsOverlappedOrPrefetched) {
         config.prefetch = prefetch;
         config.recompute = Recompute(number / 3 % 3);
         config.views = static_cast<weft_shard_views_t>(number % 3);
-        SCOPED_TRACE(Describe(config));
-        if (strategy == WEFT_SHARD_FRACTION) ChooseBudget(ranks(), config);
-        for (const Outcome& outcome : RunRanks(ranks(), config))
-          ExpectSameBits(outcome, expected);
+        ExpectSameBitsOnAllRanks(ranks(), config, expected);
         if (HasFailure()) return;
       }
     }
@@ -144,10 +148,7 @@ TEST_P(StrategiesTest, AllGiveTheSameBitsWithGradientsReducedIn16Bits) {
       if (!sample.Takes(number++)) continue;
       config.strategy = strategy;
       config.no_overlap = type == WEFT_SHARD_WIRE_FLOAT16;
-      SCOPED_TRACE(Describe(config));
-      if (strategy == WEFT_SHARD_FRACTION) ChooseBudget(ranks(), config);
-      for (const Outcome& outcome : RunRanks(ranks(), config))
-        ExpectSameBits(outcome, expected);
+      ExpectSameBitsOnAllRanks(ranks(), config, expected);
       if (HasFailure()) return;
     }
   }
@@ -169,10 +170,7 @@ TEST_P(StrategiesTest, AllGiveTheSameBitsWithWeightsOf16Bits) {
       if (!sample.Takes(number++)) continue;
       config.strategy = strategy;
       config.prefetch = number % 3;
-      SCOPED_TRACE(Describe(config));
-      if (strategy == WEFT_SHARD_FRACTION) ChooseBudget(ranks(), config);
-      for (const Outcome& outcome : RunRanks(ranks(), config))
-        ExpectSameBits(outcome, expected);
+      ExpectSameBitsOnAllRanks(ranks(), config, expected);
       if (HasFailure()) return;
     }
   }
@@ -192,10 +190,7 @@ TEST(Strategies, AHeadOfItsOwnHasTheSameBitsUnderAll) {
   for (const weft_shard_preset_t strategy : AllStrategies()) {
     if (!sample.Takes(number++)) continue;
     config.strategy = strategy;
-    SCOPED_TRACE(Describe(config));
-    if (strategy == WEFT_SHARD_FRACTION) ChooseBudget(kRanks, config);
-    for (const Outcome& outcome : RunRanks(kRanks, config))
-      ExpectSameBits(outcome, expected);
+    ExpectSameBitsOnAllRanks(kRanks, config, expected);
     if (HasFailure()) return;
   }
 }
@@ -219,10 +214,7 @@ TEST(Strategies, MuonHasTheSameBitsUnderAll) {
   for (const weft_shard_preset_t strategy : AllStrategies()) {
     if (!sample.Takes(number++)) continue;
     TrainConfig config = config_of(strategy);
-    SCOPED_TRACE(Describe(config));
-    if (strategy == WEFT_SHARD_FRACTION) ChooseBudget(kRanks, config);
-    for (const Outcome& outcome : RunRanks(kRanks, config))
-      ExpectSameBits(outcome, expected);
+    ExpectSameBitsOnAllRanks(kRanks, config, expected);
     if (HasFailure()) return;
   }
 }

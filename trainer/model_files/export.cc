@@ -158,15 +158,11 @@ std::string RunExport(const ExportConfig& config) {
   if (fs::exists(out / "model.safetensors", error))
     throw BadInput(
         fmt::format("--out {} has a model.safetensors; give another folder", config.out));
-  fs::create_directories(out, error);
-  if (error) ThrowUnwritable(config.out, error.value(), {"--out", "--out"});
+  MakeRunDirectory(config.out, kExportPlace);
   const PassingFile own(out / fmt::format(".own-{}.safetensors", getpid()));
   ExportOwn(config.from, own.path());
   const SafetensorsFile values(own.path());
-  const std::string text = TransformersConfig(model);
-  WholeFile transformers(out / "config.json");
-  transformers.Write(text.data(), text.size());
-  transformers.Commit();
+  WriteRunFile(config.out, "config.json", TransformersConfig(model), kExportPlace);
   WriteSafetensors(out / "model.safetensors", TensorsOf(values, model));
   return fmt::format(
       "wrote {}/model.safetensors and config.json: {} parameters, as GPT2LMHeadModel\n", config.out,

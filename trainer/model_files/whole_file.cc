@@ -7,14 +7,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "trainer/run_files.h"
-
 namespace weft::trainer {
-namespace {
-
-constexpr OtherPlace kExportPlace{"--out", "--out"};
-
-}  // namespace
 
 WholeFile::WholeFile(const std::filesystem::path& path)
     : path_(path.string()),

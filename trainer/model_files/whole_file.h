@@ -12,7 +12,12 @@
 #include <filesystem>
 #include <string>
 
+#include "trainer/run_files.h"
+
 namespace weft::trainer {
+
+// What the option is called that says where a model is written.
+inline constexpr OtherPlace kExportPlace{"--out", "--out"};
 
 class WholeFile {
  public:
