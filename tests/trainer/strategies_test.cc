@@ -219,6 +219,24 @@ TEST(Strategies, MuonHasTheSameBitsUnderAll) {
   }
 }
 
+// One rank's run of three steps, each followed by a validation.
+void ExpectPlannedStepsAndPool(const TrainConfig& config, weft_group_t group) {
+  try {
+    Trainer trainer(config, TestText(), group);
+    trainer.Begin();
+    const DataParallel& parallel = trainer.parallel();
+    const auto windows = SpreadWindows(TestCorpus().validation.size(), config.model.seq, 16);
+    for (size_t step = 0; step < 3; step++) {
+      trainer.Step(step);
+      EXPECT_EQ(parallel.step_result().replayed, 1) << "step " << step;
+      trainer.Evaluate(windows).value();
+      EXPECT_EQ(parallel.step_result().pool_bytes, parallel.plan().pool_bytes);
+    }
+  } catch (const std::exception& error) {
+    ADD_FAILURE() << error.what();
+  }
+}
+
 TEST(Strategies, TheFirstStepIsThePlannedOneAndThePoolNeverGrows) {
   for (const weft_shard_preset_t strategy : AllStrategies()) {
     if (strategy == WEFT_SHARD_NO_SHARD) continue;  // gathers nothing
@@ -227,22 +245,8 @@ TEST(Strategies, TheFirstStepIsThePlannedOneAndThePoolNeverGrows) {
       TrainConfig config = OddConfig(strategy, accumulation);
       SCOPED_TRACE(Describe(config));
       if (strategy == WEFT_SHARD_FRACTION) ChooseBudget(2, config);
-      RunAsThreads(2, [&](size_t, weft_group_t group) {
-        try {
-          Trainer trainer(config, TestText(), group);
-          trainer.Begin();
-          const DataParallel& parallel = trainer.parallel();
-          for (size_t step = 0; step < 3; step++) {
-            trainer.Step(step);
-            EXPECT_EQ(parallel.step_result().replayed, 1) << "step " << step;
-            trainer.Evaluate(SpreadWindows(TestCorpus().validation.size(), config.model.seq, 16))
-                .value();
-            EXPECT_EQ(parallel.step_result().pool_bytes, parallel.plan().pool_bytes);
-          }
-        } catch (const std::exception& error) {
-          ADD_FAILURE() << error.what();
-        }
-      });
+      RunAsThreads(2,
+                   [&](size_t, weft_group_t group) { ExpectPlannedStepsAndPool(config, group); });
     }
   }
 }
