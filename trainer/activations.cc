@@ -1,4 +1,4 @@
-// One table says how large each matrix of a block is and from which level on it is computed again, for the memory and for the plan.
+// Two tables say how large each matrix of a block is and from which level on it is computed again, for the memory and for the plan.
 #include "trainer/activations.h"
 
 #include <array>
@@ -6,81 +6,140 @@
 namespace weft::trainer {
 namespace {
 
-template <typename T>
+template <typename T, typename Pointer>
 struct Matrix {
-  T* BlockActivations<T>::*at;
+  Pointer BlockActivations<T>::*at;
   size_t columns;
   Recompute again_from;  // this level on
 };
 
+// Of the type of the products' inputs.
 template <typename T>
-std::array<Matrix<T>, 12> MatricesOf(const ModelConfig& config) {
+std::array<Matrix<T, MutableNumbers>, 6> InputsOf(const ModelConfig& config) {
   using Block = BlockActivations<T>;
   const size_t c = config.width;
-  constexpr Recompute kSelective = Recompute::kSelective, kFull = Recompute::kFull;
-  return {{{&Block::norm1, c, kSelective},
-           {&Block::mean1, 1, kFull},
-           {&Block::rstd1, 1, kFull},
-           {&Block::qkv, 3 * c, kFull},
-           {&Block::lse, config.heads, kFull},
-           {&Block::mixed, c, kFull},
-           {&Block::middle, c, kFull},
-           {&Block::norm2, c, kSelective},
-           {&Block::mean2, 1, kFull},
-           {&Block::rstd2, 1, kFull},
-           {&Block::hidden, 4 * c, kFull},
-           {&Block::active, 4 * c, kSelective}}};
+  return {{{&Block::norm1, c, Recompute::kSelective},
+           {&Block::qkv, 3 * c, Recompute::kFull},
+           {&Block::mixed, c, Recompute::kFull},
+           {&Block::norm2, c, Recompute::kSelective},
+           {&Block::hidden, 4 * c, Recompute::kFull},
+           {&Block::active, 4 * c, Recompute::kSelective}}};
+}
+
+// Of T.
+template <typename T>
+std::array<Matrix<T, T*>, 6> OthersOf(const ModelConfig& config) {
+  using Block = BlockActivations<T>;
+  return {{{&Block::mean1, 1, Recompute::kFull},
+           {&Block::rstd1, 1, Recompute::kFull},
+           {&Block::lse, config.heads, Recompute::kFull},
+           {&Block::middle, config.width, Recompute::kFull},
+           {&Block::mean2, 1, Recompute::kFull},
+           {&Block::rstd2, 1, Recompute::kFull}}};
+}
+
+// Numbers between rows of a matrix that products read.
+size_t StrideOf(size_t columns, NumberType type) {
+  constexpr size_t kLine = 64;
+  return columns + kLine / BytesOf(type);
+}
+
+// Sum of size(columns) over all blocks' matrices.
+template <typename Matrices, typename Size>
+size_t SumOf(const Matrices& matrices, size_t layers, Recompute recompute, const Size& size) {
+  size_t sum = 0;
+  for (const auto& matrix : matrices)
+    sum += (recompute < matrix.again_from ? layers : 1) * size(matrix.columns);
+  return sum;
+}
+
+// Gives each block its own matrices, or those that all share. take(columns): one of them.
+template <typename T, typename Matrices, typename Take>
+void Deal(std::vector<BlockActivations<T>>& blocks, const Matrices& matrices, Recompute recompute,
+          const Take& take) {
+  for (const auto& matrix : matrices) {
+    for (size_t i = 0; i < blocks.size(); i++) {
+      blocks[i].*matrix.at =
+          i == 0 || recompute < matrix.again_from ? take(matrix.columns) : blocks[0].*matrix.at;
+    }
+  }
 }
 
 }  // namespace
 
 template <typename T>
-Activations<T>::Activations(const ModelConfig& config, size_t batch, Recompute recompute)
-    : recompute_(recompute), blocks_(config.layers) {
+Activations<T>::Activations(const ModelConfig& config, size_t batch, Recompute recompute,
+                            NumberType inputs)
+    : recompute_(recompute), inputs_(inputs), blocks_(config.layers) {
   const size_t rows = batch * config.seq;
   for (size_t layer = 0; layer <= config.layers; layer++)
     residual_.push_back(Take(rows * config.width));
-  for (const Matrix<T>& matrix : MatricesOf<T>(config)) {
-    T* shared = nullptr;
-    for (BlockActivations<T>& block : blocks_) {
-      if (shared == nullptr || recompute < matrix.again_from) shared = Take(rows * matrix.columns);
-      block.*matrix.at = shared;
-    }
-  }
-  norm_ = Take(rows * config.width);
+  Deal(blocks_, InputsOf<T>(config), recompute,
+       [&](size_t columns) { return TakeInput(rows, columns); });
+  Deal(blocks_, OthersOf<T>(config), recompute,
+       [&](size_t columns) { return Take(rows * columns); });
+  norm_ = TakeInput(rows, config.width);
   mean_ = Take(rows);
   rstd_ = Take(rows);
 }
 
 template <typename T>
-T* Activations<T>::Take(size_t count) {
-  memory_.emplace_back(count);
+void* Activations<T>::TakeBytes(size_t bytes) {
+  memory_.emplace_back(bytes);
   return memory_.back().data();
 }
 
-size_t ActivationCount(const ModelConfig& config, size_t batch, Recompute recompute) {
-  size_t of_a_row = (config.layers + 1) * config.width + config.width + 2;
-  for (const Matrix<float>& matrix : MatricesOf<float>(config))
-    of_a_row += (recompute < matrix.again_from ? config.layers : 1) * matrix.columns;
-  return batch * config.seq * of_a_row;
+template <typename T>
+T* Activations<T>::Take(size_t count) {
+  return static_cast<T*>(TakeBytes(count * sizeof(T)));
 }
 
 template <typename T>
-GradientBuffers<T>::GradientBuffers(const ModelConfig& config, size_t batch) {
-  const size_t rows = batch * config.seq;
-  residual.resize(rows * config.width);
-  norm.resize(rows * config.width);
-  wide.resize(rows * 4 * config.width);
-  qkv.resize(rows * 3 * config.width);
+MutableNumbers Activations<T>::TakeInput(size_t rows, size_t columns) {
+  const size_t stride = StrideOf(columns, inputs_);
+  return {TakeBytes(rows * stride * BytesOf(inputs_)), inputs_, stride};
 }
 
-size_t GradientBufferCount(const ModelConfig& config, size_t batch) {
-  return batch * config.seq * 9 * config.width;
+size_t ActivationBytes(const ModelConfig& config, size_t batch, Recompute recompute,
+                       NumberType inputs) {
+  const auto input = [&](size_t columns) {
+    return StrideOf(columns, inputs) * BytesOf(inputs);
+  };
+  const auto other = [](size_t columns) {
+    return columns * sizeof(float);
+  };
+  const size_t of_blocks = SumOf(InputsOf<float>(config), config.layers, recompute, input) +
+                           SumOf(OthersOf<float>(config), config.layers, recompute, other);
+  const size_t around = input(config.width) + (config.layers + 1) * other(config.width) + other(2);
+  return batch * config.seq * (of_blocks + around);
+}
+
+template <typename T>
+GradientBuffers<T>::GradientBuffers(const ModelConfig& config, size_t batch, NumberType inputs)
+    : width_(config.width), inputs_(inputs) {
+  const size_t rows = batch * config.seq;
+  residual_.resize(rows * width_);
+  norm_.resize(rows * width_);
+  output_.resize(rows * StrideOf(width_, inputs) * BytesOf(inputs));
+  wide_.resize(rows * StrideOf(4 * width_, inputs) * BytesOf(inputs));
+  qkv_.resize(rows * StrideOf(3 * width_, inputs) * BytesOf(inputs));
+}
+
+template <typename T>
+MutableNumbers GradientBuffers<T>::Input(AlignedVector<std::byte>& memory, size_t widths) const {
+  return {memory.data(), inputs_, StrideOf(widths * width_, inputs_)};
+}
+
+size_t GradientBufferBytes(const ModelConfig& config, size_t batch, NumberType inputs) {
+  const size_t width = config.width;
+  const size_t of_inputs =
+      StrideOf(width, inputs) + StrideOf(4 * width, inputs) + StrideOf(3 * width, inputs);
+  return batch * config.seq * (2 * width * sizeof(float) + of_inputs * BytesOf(inputs));
 }
 
 template class Activations<float>;
 template class Activations<double>;
-template struct GradientBuffers<float>;
-template struct GradientBuffers<double>;
+template class GradientBuffers<float>;
+template class GradientBuffers<double>;
 
 }  // namespace weft::trainer

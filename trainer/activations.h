@@ -1,12 +1,16 @@
 // What forward leaves for backward: of one micro-batch. A model owns none, so that several micro-batches may be under way at once.
 //
-//   Activations<float> activations(config, batch, Recompute::kFull);
+//   Activations<float> activations(config, batch, Recompute::kFull, model.input_type());
 //   model.Forward(inputs, batch, activations);
 //   loss = model.Backward(inputs, targets, batch, scale, activations);
 //
 // What backward computes again needs no memory of its own in each block: all blocks write it to the same place. The numbers are
 // the same, since nothing else is computed (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost"; selective:
 // Korthikanti et al. 2022, of which attention needs nothing here, as it keeps the sums of its rows only).
+//
+// What only products and what stands between them read has the type of the products' inputs, so that no product rounds it again; the
+// residual stream and its norms' numbers have T. Rows of those matrices are a cache line longer than their columns, since the gradient of a
+// weight reads them across the rows, which else fall into few sets of the cache.
 //
 // Owns its memory and allocates in the constructor only. Thread-safety: an object belongs to one thread.
 #ifndef WEFT_TRAINER_ACTIVATIONS_H_
@@ -15,8 +19,10 @@
 #include <cstddef>
 #include <vector>
 
+#include "trainer/aligned_vector.h"
 #include "trainer/dropout.h"
 #include "trainer/model_units.h"
+#include "trainer/number_type.h"
 
 namespace weft::trainer {
 
@@ -26,19 +32,22 @@ enum class Recompute { kNone, kSelective, kFull };
 // Of one block, beside what goes into it: matrices of batch * seq rows, in the order of their making.
 template <typename T>
 struct BlockActivations {
-  T *norm1, *mean1, *rstd1, *qkv, *lse, *mixed;
-  T *middle, *norm2, *mean2, *rstd2, *hidden, *active;
+  MutableNumbers norm1, qkv, mixed, norm2, hidden, active;  // for products
+  T *mean1, *rstd1, *lse, *middle, *mean2, *rstd2;
 };
 
 template <typename T>
 class Activations {
  public:
-  // `batch` is the largest count of sequences.
-  Activations(const ModelConfig& config, size_t batch, Recompute recompute);
+  // `batch` is the largest count of sequences. `inputs`: Model<T>::input_type.
+  Activations(const ModelConfig& config, size_t batch, Recompute recompute,
+              NumberType inputs = kNumberTypeOf<T>);
   Activations(const Activations&) = delete;
   Activations& operator=(const Activations&) = delete;
 
   Recompute recompute() const { return recompute_; }
+
+  NumberType inputs() const { return inputs_; }
 
   // What goes into each block, and out of the last one.
   T* residual(size_t layer) { return residual_[layer]; }
@@ -50,36 +59,69 @@ class Activations {
 
   void set_dropout(const Dropout& dropout) { dropout_ = dropout; }
 
-  // Of the final norm.
-  T* norm() { return norm_; }
+  // Of the final norm; for products.
+  MutableNumbers norm() const { return norm_; }
 
   T* mean() { return mean_; }
 
   T* rstd() { return rstd_; }
 
  private:
+  void* TakeBytes(size_t bytes);
   T* Take(size_t count);
+  MutableNumbers TakeInput(size_t rows, size_t columns);
 
   const Recompute recompute_;
+  const NumberType inputs_;
   Dropout dropout_;
-  std::vector<std::vector<T>> memory_;
+  std::vector<AlignedVector<std::byte>> memory_;
   std::vector<T*> residual_;
   std::vector<BlockActivations<T>> blocks_;
-  T *norm_, *mean_, *rstd_;
+  MutableNumbers norm_;
+  T *mean_, *rstd_;
 };
 
-// How many numbers they have.
-size_t ActivationCount(const ModelConfig& config, size_t batch, Recompute recompute);
+// Bytes of Activations<float>.
+size_t ActivationBytes(const ModelConfig& config, size_t batch, Recompute recompute,
+                       NumberType inputs);
 
-// Gradients in flight. They hold nothing between two calls of Backward, so a model has one such object.
+// Gradients in flight. They hold nothing between two calls of Backward, so a model has one such object. What products read has the
+// type of their inputs.
 template <typename T>
-struct GradientBuffers {
-  GradientBuffers(const ModelConfig& config, size_t batch);
+class GradientBuffers {
+ public:
+  GradientBuffers(const ModelConfig& config, size_t batch, NumberType inputs);
+  GradientBuffers(const GradientBuffers&) = delete;
+  GradientBuffers& operator=(const GradientBuffers&) = delete;
 
-  std::vector<T> residual, norm, wide, qkv;
+  NumberType inputs() const { return inputs_; }
+
+  // [rows, width] of T: of the residual stream, and of what a norm gave.
+  T* residual() { return residual_.data(); }
+
+  T* norm() { return norm_.data(); }
+
+  // For products, [rows, width]: of what goes into a sum with the residual stream.
+  MutableNumbers output() { return Input(output_, 1); }
+
+  // Of what is inside of a perceptron, [rows, 4 * width], or what goes out of attention, [rows, width].
+  MutableNumbers wide() { return Input(wide_, 4); }
+
+  MutableNumbers mixed() { return Input(wide_, 1); }
+
+  // [rows, 3 * width]
+  MutableNumbers qkv() { return Input(qkv_, 3); }
+
+ private:
+  MutableNumbers Input(AlignedVector<std::byte>& memory, size_t widths) const;
+
+  const size_t width_;
+  const NumberType inputs_;
+  AlignedVector<T> residual_, norm_;
+  AlignedVector<std::byte> output_, wide_, qkv_;
 };
 
-size_t GradientBufferCount(const ModelConfig& config, size_t batch);
+size_t GradientBufferBytes(const ModelConfig& config, size_t batch, NumberType inputs);
 
 }  // namespace weft::trainer
 

@@ -3,7 +3,7 @@
 #define WEFT_TRAINER_DROPOUT_KERNELS_H_
 
 #include "trainer/dropout.h"
-#include "trainer/vector_math.h"
+#include "trainer/ops_kernels.h"
 
 namespace weft::trainer {
 namespace {
@@ -37,8 +37,8 @@ void DropRow(const T* x, T* out, size_t count, const DropoutMask& mask, uint64_t
 
 template <typename T>
 void DropMatrix(const T* x, T* out, size_t rows, size_t columns, const DropoutMask& mask) {
-  for (size_t row = 0; row < rows; row++)
-    DropRow(x + row * columns, out + row * columns, columns, mask, row);
+  ForRows(rows, columns,
+          [&](size_t row) { DropRow(x + row * columns, out + row * columns, columns, mask, row); });
 }
 
 }  // namespace

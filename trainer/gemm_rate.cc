@@ -68,11 +68,9 @@ struct Operands {
   void Multiply(const Product& p, Matmul<float>& matmul) {
     switch (p.direction) {
       case Direction::kForward:
-        return matmul.Forward(x.data(), NumbersOf(w.data()), nullptr, out.data(), p.shape,
-                              p.w_transposed);
+        return matmul.Forward(x.data(), w.data(), {}, out.data(), p.shape, p.w_transposed);
       case Direction::kBackwardInput:
-        return matmul.BackwardInput(y.data(), NumbersOf(w.data()), out.data(), p.shape,
-                                    p.w_transposed);
+        return matmul.BackwardInput(y.data(), w.data(), out.data(), p.shape, p.w_transposed);
       case Direction::kBackwardWeight:
         return matmul.BackwardWeight(x.data(), y.data(), dw.data(), p.shape, p.w_transposed);
     }

@@ -23,18 +23,35 @@ DropoutMask GptBlock<T>::AttentionMask(const Use& use) const {
 }
 
 template <typename T>
-void GptBlock<T>::Drop(const Use& use, DropoutSite site, T* x) const {
+void GptBlock<T>::AddLinear(const Use& use, size_t weight, Numbers x, DropoutSite site,
+                            const T* input, T* out, size_t columns) const {
   const DropoutMask mask = use.all.dropout().At(use.layer, site, config_.seq);
-  if (mask.threshold > 0) ops_.dropout(x, x, use.rows, config_.width, mask);
+  const bool drops = mask.threshold > 0;
+  matmul_.Forward(x, use.params.Matrix(weight),
+                  {use.params.Vector(weight + 1), drops ? nullptr : input}, out,
+                  {use.rows, columns, config_.width});
+  if (!drops) return;
+  ops_.dropout(out, out, use.rows, config_.width, mask);
+  ops_.add(out, input, out, use.rows * config_.width);
 }
 
+// gradients.norm() is free here.
 template <typename T>
-const T* GptBlock<T>::DropGradient(const Use& use, DropoutSite site, const T* residual,
-                                   T* room) const {
+Numbers GptBlock<T>::BackwardAdd(const Use& use, size_t weight, DropoutSite site,
+                                 GradientBuffers<T>& gradients) const {
   const DropoutMask mask = use.all.dropout().At(use.layer, site, config_.seq);
-  if (mask.threshold == 0) return residual;
-  ops_.dropout(residual, room, use.rows, config_.width, mask);
-  return room;
+  const T* dy = gradients.residual();
+  if (mask.threshold > 0) {
+    ops_.dropout(dy, gradients.norm(), use.rows, config_.width, mask);
+    dy = gradients.norm();
+  }
+  T* const bias = use.params.Grad(weight + 1);
+  if (gradients.inputs() == kNumberTypeOf<T>) {
+    ops_.column_sum(dy, bias, use.rows, config_.width);
+    return dy;
+  }
+  ops_.narrow(dy, gradients.output(), bias, use.rows, config_.width);
+  return gradients.output();
 }
 
 template <typename T>
@@ -54,36 +71,29 @@ void GptBlock<T>::ForwardAttention(const Use& use) const {
   const size_t c = config_.width;
   const BlockActivations<T>& kept = use.kept;
   Norm1(use);
-  matmul_.Forward(kept.norm1, use.params.Matrix(kQkv), use.params.Vector(kQkvBias), kept.qkv,
+  matmul_.Forward(kept.norm1, use.params.Matrix(kQkv), {use.params.Vector(kQkvBias)}, kept.qkv,
                   {use.rows, c, 3 * c}, true);
   ops_.attention(kept.qkv, kept.mixed, kept.lse, AttentionOf(use.batch), AttentionMask(use));
-  matmul_.Forward(kept.mixed, use.params.Matrix(kProjection), use.params.Vector(kProjectionBias),
-                  kept.middle, {use.rows, c, c});
-  Drop(use, DropoutSite::kProjection, kept.middle);
-  ops_.add(kept.middle, use.in(), kept.middle, use.rows * c);
+  AddLinear(use, kProjection, kept.mixed, DropoutSite::kProjection, use.in(), kept.middle, c);
 }
 
 template <typename T>
 void GptBlock<T>::ForwardHidden(const Use& use) const {
   const size_t c = config_.width;
   Norm2(use);
-  matmul_.Forward(use.kept.norm2, use.params.Matrix(kUp), use.params.Vector(kUpBias),
+  matmul_.Forward(use.kept.norm2, use.params.Matrix(kUp), {use.params.Vector(kUpBias)},
                   use.kept.hidden, {use.rows, c, 4 * c}, true);
-  ops_.gelu(use.kept.hidden, use.kept.active, use.rows * 4 * c);
+  ops_.gelu(use.kept.hidden, use.kept.active, use.rows, 4 * c);
 }
 
 template <typename T>
 void GptBlock<T>::Forward(UnitParams<T>& params, Activations<T>& kept, size_t layer,
                           size_t batch) const {
-  const size_t c = config_.width;
   const Use use = UseOf(params, kept, layer, batch);
-  T* const out = kept.residual(layer + 1);
   ForwardAttention(use);
   ForwardHidden(use);
-  matmul_.Forward(use.kept.active, params.Matrix(kDown), params.Vector(kDownBias), out,
-                  {use.rows, 4 * c, c});
-  Drop(use, DropoutSite::kMlp, out);
-  ops_.add(out, use.kept.middle, out, use.rows * c);
+  AddLinear(use, kDown, use.kept.active, DropoutSite::kMlp, use.kept.middle,
+            kept.residual(layer + 1), 4 * config_.width);
 }
 
 template <typename T>
@@ -94,7 +104,7 @@ void GptBlock<T>::ComputeAgain(const Use& use) const {
     case Recompute::kSelective:
       Norm1(use);
       Norm2(use);
-      return ops_.gelu(use.kept.hidden, use.kept.active, use.rows * 4 * config_.width);
+      return ops_.gelu(use.kept.hidden, use.kept.active, use.rows, 4 * config_.width);
     case Recompute::kFull:
       ForwardAttention(use);
       return ForwardHidden(use);
@@ -104,52 +114,47 @@ void GptBlock<T>::ComputeAgain(const Use& use) const {
 template <typename T>
 void BackwardNorm(UnitParams<T>& params, size_t gain, const T* x, const T* mean, const T* rstd,
                   GradientBuffers<T>& gradients, size_t rows, size_t width) {
-  GetOps<T>().layer_norm_backward(gradients.norm.data(), x, params.Vector(gain), mean, rstd,
-                                  gradients.residual.data(), params.Grad(gain),
-                                  params.Grad(gain + 1), rows, width);
+  GetOps<T>().layer_norm_backward(gradients.norm(), x, params.Vector(gain), mean, rstd,
+                                  gradients.residual(), params.Grad(gain), params.Grad(gain + 1),
+                                  rows, width);
   params.GradReady(gain);
   params.GradReady(gain + 1);
 }
 
-// The weight's and the bias' gradient (the bias is the parameter after the weight) and, through
-// `dx`, that of the input.
+// The gradient of the bias, the parameter after the weight, is there already.
 template <typename T>
-void GptBlock<T>::BackwardLinear(UnitParams<T>& params, size_t weight, const T* x, const T* dy,
-                                 T* dx, MatmulShape shape, bool w_transposed) const {
-  matmul_.BackwardWeight(x, dy, params.Grad(weight), shape, w_transposed);
-  params.GradReady(weight);
-  ops_.column_sum(dy, params.Grad(weight + 1), shape.m, shape.n);
-  params.GradReady(weight + 1);
-  matmul_.BackwardInput(dy, params.Matrix(weight), dx, shape, w_transposed);
+void GptBlock<T>::BackwardProducts(const Use& use, size_t weight, Numbers x, Numbers dy,
+                                   MutableNumbers dx, MatmulShape shape, bool w_transposed) const {
+  matmul_.BackwardWeight(x, dy, use.params.Grad(weight), shape, w_transposed);
+  use.params.GradReady(weight);
+  use.params.GradReady(weight + 1);
+  matmul_.BackwardInput(dy, use.params.Matrix(weight), dx, shape, w_transposed);
 }
 
-// gradients.norm is free until the second product writes it.
 template <typename T>
 void GptBlock<T>::BackwardMlp(const Use& use, GradientBuffers<T>& gradients) const {
   const size_t c = config_.width;
   const BlockActivations<T>& kept = use.kept;
-  T* const wide = gradients.wide.data();
-  const T* const dy =
-      DropGradient(use, DropoutSite::kMlp, gradients.residual.data(), gradients.norm.data());
-  BackwardLinear(use.params, kDown, kept.active, dy, wide, {use.rows, 4 * c, c});
-  ops_.gelu_backward(kept.hidden, wide, wide, use.rows * 4 * c);
-  BackwardLinear(use.params, kUp, kept.norm2, wide, gradients.norm.data(), {use.rows, c, 4 * c},
-                 true);
+  const MutableNumbers wide = gradients.wide();
+  const Numbers dy = BackwardAdd(use, kDown, DropoutSite::kMlp, gradients);
+  BackwardProducts(use, kDown, kept.active, dy, wide, {use.rows, 4 * c, c});
+  ops_.gelu_backward(kept.hidden, wide, wide, use.params.Grad(kUpBias), use.rows, 4 * c);
+  BackwardProducts(use, kUp, kept.norm2, wide, gradients.norm(), {use.rows, c, 4 * c}, true);
   BackwardNorm(use.params, kNorm2Gain, kept.middle, kept.mean2, kept.rstd2, gradients, use.rows, c);
 }
 
-// gradients.qkv is free until attention writes it.
 template <typename T>
 void GptBlock<T>::BackwardAttention(const Use& use, GradientBuffers<T>& gradients) const {
   const size_t c = config_.width;
   const BlockActivations<T>& kept = use.kept;
-  T* const dqkv = gradients.qkv.data();
-  T* const dnorm = gradients.norm.data();
-  const T* const dy = DropGradient(use, DropoutSite::kProjection, gradients.residual.data(), dqkv);
-  BackwardLinear(use.params, kProjection, kept.mixed, dy, dnorm, {use.rows, c, c});
-  ops_.attention_backward(kept.qkv, kept.mixed, kept.lse, dnorm, dqkv, AttentionOf(use.batch),
+  const MutableNumbers dqkv = gradients.qkv();
+  const Numbers dy = BackwardAdd(use, kProjection, DropoutSite::kProjection, gradients);
+  const MutableNumbers dmixed = gradients.mixed();
+  BackwardProducts(use, kProjection, kept.mixed, dy, dmixed, {use.rows, c, c});
+  ops_.attention_backward(kept.qkv, kept.mixed, kept.lse, dmixed, dqkv, AttentionOf(use.batch),
                           AttentionMask(use));
-  BackwardLinear(use.params, kQkv, kept.norm1, dqkv, dnorm, {use.rows, c, 3 * c}, true);
+  ops_.column_sum(dqkv, use.params.Grad(kQkvBias), use.rows, 3 * c);
+  BackwardProducts(use, kQkv, kept.norm1, dqkv, gradients.norm(), {use.rows, c, 3 * c}, true);
   BackwardNorm(use.params, kNorm1Gain, use.in(), kept.mean1, kept.rstd1, gradients, use.rows, c);
 }
 

@@ -27,7 +27,7 @@ class GptBlock {
 
   // Of layer `layer` for `batch` sequences, whose unit is in use.
   void Forward(UnitParams<T>& params, Activations<T>& kept, size_t layer, size_t batch) const;
-  // gradients.residual: that of what goes out of the block, and afterwards that of what goes into it.
+  // gradients.residual(): that of what goes out of the block, and afterwards that of what goes into it.
   void Backward(UnitParams<T>& params, Activations<T>& kept, GradientBuffers<T>& gradients,
                 size_t layer, size_t batch) const;
 
@@ -51,12 +51,15 @@ class GptBlock {
   void ComputeAgain(const Use& use) const;
   void BackwardMlp(const Use& use, GradientBuffers<T>& gradients) const;
   void BackwardAttention(const Use& use, GradientBuffers<T>& gradients) const;
-  void BackwardLinear(UnitParams<T>& params, size_t weight, const T* x, const T* dy, T* dx,
-                      MatmulShape shape, bool w_transposed = false) const;
-  // Drops from an output of the block, in place.
-  void Drop(const Use& use, DropoutSite site, T* x) const;
-  // The gradient of that output, from the residual stream's: in `room` if anything is dropped.
-  const T* DropGradient(const Use& use, DropoutSite site, const T* residual, T* room) const;
+  // out = input + what the layer and then dropout give. weight: of the params, before its bias.
+  void AddLinear(const Use& use, size_t weight, Numbers x, DropoutSite site, const T* input, T* out,
+                 size_t columns) const;
+  // The gradient of that layer's output, from the residual stream's, and of its bias.
+  Numbers BackwardAdd(const Use& use, size_t weight, DropoutSite site,
+                      GradientBuffers<T>& gradients) const;
+  // That of a weight, and through `dx` that of the input.
+  void BackwardProducts(const Use& use, size_t weight, Numbers x, Numbers dy, MutableNumbers dx,
+                        MatmulShape shape, bool w_transposed = false) const;
   DropoutMask AttentionMask(const Use& use) const;
   AttentionShape AttentionOf(size_t batch) const;
 
@@ -66,7 +69,7 @@ class GptBlock {
 };
 
 // The gain's and the bias' gradient (the bias is the parameter after the gain), and that of the input, which is added to
-// gradients.residual; gradients.norm is that of the output.
+// gradients.residual(); gradients.norm() is that of the output.
 template <typename T>
 void BackwardNorm(UnitParams<T>& params, size_t gain, const T* x, const T* mean, const T* rstd,
                   GradientBuffers<T>& gradients, size_t rows, size_t width);

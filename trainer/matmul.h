@@ -1,14 +1,14 @@
-// The three matrix products of a linear layer y[m, n] = x[m, k] w[k, n] + bias[n].
+// The three matrix products of a linear layer y[m, n] = x[m, k] w[k, n] + bias[n] + addend[m, n].
 //
 //   auto matmul = MakeMatmul<float>(Precision::kBf16);
-//   matmul->Forward(x, w, bias, y, {m, k, n});
+//   matmul->Forward(x, w, {bias}, y, {m, k, n});
 //   matmul->BackwardInput(dy, w, dx, {m, k, n});     // dx = dy w^T
 //   matmul->BackwardWeight(x, dy, dw, {m, k, n});    // dw += x^T dy
 //
 // float runs on oneDNN, with one primitive per shape made on first use; double, and every build with
 // sanitizers, on a plain loop. kBf16 and kFp16 round both inputs to 16 bits and add in float32; kFp16 is
-// emulated. Weights may have
-// 16 bits: they are multiplied where they lie if the product rounds to their type, else widened first, which is exact.
+// emulated. An input that has the type that is multiplied is read where it lies; another is rounded, or widened, which is exact, for
+// each product anew. y and dx may have the type of the inputs beside T. All but weights and dw may have strides.
 //
 // Thread-safety: an object belongs to the thread that made it.
 #ifndef WEFT_TRAINER_MATMUL_H_
@@ -32,18 +32,32 @@ struct MatmulShape {
   size_t n = 0;
 };
 
+// What is added to a product; null: nothing.
+template <typename T>
+struct Addends {
+  const T* bias = nullptr;    // [n]
+  const T* matrix = nullptr;  // [m, n]
+};
+
 template <typename T>
 class Matmul {
  public:
   virtual ~Matmul() = default;
-  // bias may be null. With `w_transposed`, w is stored [n, k].
-  virtual void Forward(const T* x, Numbers w, const T* bias, T* y, MatmulShape shape,
-                       bool w_transposed = false) = 0;
-  virtual void BackwardInput(const T* dy, Numbers w, T* dx, MatmulShape shape,
+  // The type of inputs that are read where they lie.
+  virtual NumberType input_type() const = 0;
+  // With `w_transposed`, w is stored [n, k].
+  virtual void Forward(Numbers x, Numbers w, Addends<T> addends, MutableNumbers y,
+                       MatmulShape shape, bool w_transposed = false) = 0;
+  virtual void BackwardInput(Numbers dy, Numbers w, MutableNumbers dx, MatmulShape shape,
                              bool w_transposed = false) = 0;
-  virtual void BackwardWeight(const T* x, const T* dy, T* dw, MatmulShape shape,
+  virtual void BackwardWeight(Numbers x, Numbers dy, T* dw, MatmulShape shape,
                               bool w_transposed = false) = 0;
 };
+
+// That of MakeMatmul<float>(precision).
+constexpr NumberType InputTypeOf(Precision precision) {
+  return precision == Precision::kBf16 ? NumberType::kBf16 : NumberType::kFloat32;
+}
 
 // Whether MakeMatmul<float>(precision) works on this machine.
 bool PrecisionSupported(Precision precision);

@@ -9,6 +9,7 @@
 
 #include <oneapi/dnnl/dnnl.hpp>
 
+#include "trainer/aligned_vector.h"
 #include "trainer/matmul.h"
 #include "trainer/ops.h"
 
@@ -19,41 +20,47 @@ using dnnl::memory;
 using Tag = memory::format_tag;
 using Type = memory::data_type;
 
-// c[m, n] (+)= a[m, k] b[k, n] (+ bias[n]); `a_transposed` means that a is stored [k, m].
+// c[m, n] (+)= a[m, k] b[k, n] (+ bias[n]) (+ addend[m, n]); `a_transposed` means that a is stored [k, m]. a_ld, b_ld and c_ld:
+// numbers between stored rows.
 struct Product {
   size_t m = 0, k = 0, n = 0;
+  size_t a_ld = 0, b_ld = 0, c_ld = 0;
   bool a_transposed = false, b_transposed = false;
-  bool bias = false;
+  bool bias = false, addend = false;
   bool accumulate = false;
+  NumberType out = NumberType::kFloat32;
+
+  size_t a_rows() const { return a_transposed ? k : m; }
+
+  size_t b_rows() const { return b_transposed ? n : k; }
 
   auto operator<=>(const Product&) const = default;
 };
 
-// Elements between the stored rows of a transposed left operand. It is read across them, and rows that begin a multiple of 2 KiB
-// apart fall into few sets of the cache. So it is copied to rows that are a cache line longer: the gradient of a weight of 1024 x 256
-// over 1024 rows takes 8.3 ms instead of 17.6, copy included (fp32, AMD EPYC), one of 512 x 128 over 512 rows 1.0 instead of 1.3.
-size_t StrideOf(const Product& p) {
-  constexpr size_t kAliased = 512;
-  constexpr size_t kLine = 16;
-  return p.a_transposed && p.m % kAliased == 0 ? p.m + kLine : p.m;
+memory::desc DenseFloats(const Product& p) {
+  return {{memory::dim(p.m), memory::dim(p.n)}, Type::f32, Tag::ab};
 }
 
 dnnl::matmul::primitive_desc Describe(const dnnl::engine& engine, const Product& p, Type inputs) {
   const auto dim = [](size_t n) {
     return static_cast<memory::dim>(n);
   };
-  const memory::dims rows =
-      p.a_transposed ? memory::dims{1, dim(StrideOf(p))} : memory::dims{dim(p.k), 1};
-  const memory::desc a({dim(p.m), dim(p.k)}, inputs, rows);
-  const memory::desc b({dim(p.k), dim(p.n)}, inputs, p.b_transposed ? Tag::ba : Tag::ab);
-  const memory::desc c({dim(p.m), dim(p.n)}, Type::f32, Tag::ab);
+  const auto matrix = [&](size_t rows, size_t columns, size_t ld, bool transposed) {
+    return memory::desc({dim(rows), dim(columns)}, inputs,
+                        transposed ? memory::dims{1, dim(ld)} : memory::dims{dim(ld), 1});
+  };
+  const memory::desc a = matrix(p.m, p.k, p.a_ld, p.a_transposed);
+  const memory::desc b = matrix(p.k, p.n, p.b_ld, p.b_transposed);
+  const Type out = p.out == NumberType::kBf16 ? Type::bf16 : Type::f32;
+  const memory::desc c({dim(p.m), dim(p.n)}, out, memory::dims{dim(p.c_ld), 1});
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  if (p.accumulate) {
-    dnnl::post_ops sum;
-    sum.append_sum(1.0f);
-    attributes.set_post_ops(sum);
+  dnnl::post_ops after;
+  if (p.accumulate) after.append_sum(1.0f);
+  if (p.addend) {
+    after.append_binary(dnnl::algorithm::binary_add, DenseFloats(p));
   }
+  attributes.set_post_ops(after);
   if (!p.bias) return {{a, b, c}, attributes, engine};
   const memory::desc bias({1, dim(p.n)}, Type::f32, Tag::ab);
   return {{a, b, bias, c}, attributes, engine};
@@ -64,35 +71,59 @@ class DnnlMatmul : public Matmul<float> {
   explicit DnnlMatmul(Precision precision)
       : precision_(precision), inputs_(precision == Precision::kBf16 ? Type::bf16 : Type::f32) {}
 
-  void Forward(const float* x, Numbers w, const float* bias, float* y, MatmulShape s,
+  NumberType input_type() const override { return InputTypeOf(precision_); }
+
+  void Forward(Numbers x, Numbers w, Addends<float> addends, MutableNumbers y, MatmulShape s,
                bool w_transposed) override {
-    Run({s.m, s.k, s.n, false, w_transposed, bias != nullptr, false}, x, w, bias, y);
+    Run({.m = s.m,
+         .k = s.k,
+         .n = s.n,
+         .a_ld = x.StrideOf(s.k),
+         .b_ld = w_transposed ? s.k : s.n,
+         .c_ld = y.StrideOf(s.n),
+         .b_transposed = w_transposed,
+         .bias = addends.bias != nullptr,
+         .addend = addends.matrix != nullptr,
+         .out = y.type},
+        x, w, addends, y.data);
   }
 
-  void BackwardInput(const float* dy, Numbers w, float* dx, MatmulShape s,
+  void BackwardInput(Numbers dy, Numbers w, MutableNumbers dx, MatmulShape s,
                      bool w_transposed) override {
-    Run({s.m, s.n, s.k, false, !w_transposed, false, false}, dy, w, nullptr, dx);
+    Run({.m = s.m,
+         .k = s.n,
+         .n = s.k,
+         .a_ld = dy.StrideOf(s.n),
+         .b_ld = w_transposed ? s.k : s.n,
+         .c_ld = dx.StrideOf(s.k),
+         .b_transposed = !w_transposed,
+         .out = dx.type},
+        dy, w, {}, dx.data);
   }
 
-  void BackwardWeight(const float* x, const float* dy, float* dw, MatmulShape s,
-                      bool w_transposed) override {
+  void BackwardWeight(Numbers x, Numbers dy, float* dw, MatmulShape s, bool w_transposed) override {
+    Product p = {.m = s.k, .k = s.m, .n = s.n, .a_ld = x.StrideOf(s.k), .b_ld = dy.StrideOf(s.n)};
+    p.a_transposed = true;
+    p.accumulate = true;
     if (w_transposed) {
-      Run({s.n, s.m, s.k, true, false, false, true}, dy, NumbersOf(x), nullptr, dw);
-    } else {
-      Run({s.k, s.m, s.n, true, false, false, true}, x, NumbersOf(dy), nullptr, dw);
+      std::swap(p.m, p.n);
+      std::swap(p.a_ld, p.b_ld);
+      std::swap(x, dy);
     }
+    p.c_ld = p.n;
+    Run(p, x, dy, {}, dw);
   }
 
  private:
   // A copy of an operand in the type that is multiplied.
   struct Converted {
-    std::vector<uint16_t> half;
-    std::vector<float> whole;
+    AlignedVector<uint16_t> half;
+    AlignedVector<float> whole;
   };
 
   struct Entry {
     dnnl::matmul primitive;
-    memory a, b, c, bias, scratchpad;
+    memory a, b, c, bias, addend, scratchpad;
     std::unordered_map<int, memory> arguments;
   };
 
@@ -114,26 +145,22 @@ class DnnlMatmul : public Matmul<float> {
       e.bias = memory(desc.bias_desc(), engine_, nullptr);
       e.arguments[DNNL_ARG_BIAS] = e.bias;
     }
+    if (p.addend) {
+      e.addend = memory(DenseFloats(p), engine_, nullptr);
+      e.arguments[DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1] = e.addend;
+    }
     return entries_.emplace(p, std::move(e)).first->second;
   }
 
-  void Run(const Product& p, const float* a, Numbers b, const float* bias, float* c) {
+  void Run(const Product& p, Numbers a, Numbers b, const Addends<float>& addends, void* c) {
     Entry& e = EntryFor(p);
-    const size_t stride = StrideOf(p);
-    const float* const left = stride == p.m ? a : Spread(a, p, stride);
-    e.a.set_data_handle(Input(NumbersOf(left), stride * p.k, a_converted_));
-    e.b.set_data_handle(Input(b, p.k * p.n, b_converted_));
+    e.a.set_data_handle(Input(a, p.a_rows() * p.a_ld, a_converted_));
+    e.b.set_data_handle(Input(b, p.b_rows() * p.b_ld, b_converted_));
     e.c.set_data_handle(c);
-    if (p.bias) e.bias.set_data_handle(const_cast<float*>(bias));
+    if (p.bias) e.bias.set_data_handle(const_cast<float*>(addends.bias));
+    if (p.addend) e.addend.set_data_handle(const_cast<float*>(addends.matrix));
     e.primitive.execute(stream_, e.arguments);
     stream_.wait();
-  }
-
-  const float* Spread(const float* a, const Product& p, size_t stride) {
-    if (spread_.size() < stride * p.k) spread_.resize(stride * p.k);
-    for (size_t i = 0; i < p.k; i++)
-      std::copy_n(a + i * p.m, p.m, spread_.data() + i * stride);
-    return spread_.data();
   }
 
   // The numbers in the type that is multiplied, where they lie if they have it.
@@ -171,7 +198,6 @@ class DnnlMatmul : public Matmul<float> {
   dnnl::stream stream_{engine_};
   std::map<Product, Entry> entries_;
   Converted a_converted_, b_converted_;
-  std::vector<float> spread_;
 };
 
 }  // namespace
@@ -180,7 +206,8 @@ bool PrecisionSupported(Precision precision) {
   if (precision != Precision::kBf16) return true;
   try {
     const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-    Describe(engine, {16, 16, 16, false, false, true, false}, Type::bf16);
+    Describe(engine, {.m = 16, .k = 16, .n = 16, .a_ld = 16, .b_ld = 16, .c_ld = 16, .bias = true},
+             Type::bf16);
     return true;
   } catch (const dnnl::error&) {
     return false;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -21,40 +22,61 @@ class ReferenceMatmul : public Matmul<T> {
  public:
   explicit ReferenceMatmul(Precision precision) : precision_(precision) {}
 
-  void Forward(const T* x, Numbers weights, const T* bias, T* y, MatmulShape s,
+  NumberType input_type() const override {
+    return sizeof(T) == sizeof(float) ? InputTypeOf(precision_) : kNumberTypeOf<T>;
+  }
+
+  void Forward(Numbers inputs, Numbers weights, Addends<T> addends, MutableNumbers y, MatmulShape s,
                bool w_transposed) override {
-    const T* const w = Whole(weights, s);
-    for (size_t i = 0; i < s.m; i++) {
-      for (size_t j = 0; j < s.n; j++)
-        y[i * s.n + j] = bias == nullptr ? T(0) : bias[j];
-    }
-    const View<T> weight = w_transposed ? View<T>{w, 1, s.k} : View<T>{w, s.n, 1};
-    Product({x, s.k, 1}, weight, y, s.m, s.k, s.n);
+    const std::vector<T> x = Whole(inputs, s.m, s.k), w = Whole(weights, s.k, s.n);
+    std::vector<T> sums(s.m * s.n);
+    for (size_t i = 0; i < sums.size(); i++)
+      sums[i] = addends.bias == nullptr ? T(0) : addends.bias[i % s.n];
+    const View<T> weight = w_transposed ? View<T>{w.data(), 1, s.k} : View<T>{w.data(), s.n, 1};
+    Product({x.data(), s.k, 1}, weight, sums.data(), s.m, s.k, s.n);
+    if (addends.matrix != nullptr)
+      GetOps<T>().add(sums.data(), addends.matrix, sums.data(), sums.size());
+    Give(sums, y, s.n);
   }
 
-  void BackwardInput(const T* dy, Numbers weights, T* dx, MatmulShape s,
+  void BackwardInput(Numbers gradients, Numbers weights, MutableNumbers dx, MatmulShape s,
                      bool w_transposed) override {
-    const T* const w = Whole(weights, s);
-    for (size_t i = 0; i < s.m * s.k; i++)
-      dx[i] = 0;
-    const View<T> weight = w_transposed ? View<T>{w, s.k, 1} : View<T>{w, 1, s.n};
-    Product({dy, s.n, 1}, weight, dx, s.m, s.n, s.k);
+    const std::vector<T> dy = Whole(gradients, s.m, s.n), w = Whole(weights, s.k, s.n);
+    std::vector<T> sums(s.m * s.k);
+    const View<T> weight = w_transposed ? View<T>{w.data(), s.k, 1} : View<T>{w.data(), 1, s.n};
+    Product({dy.data(), s.n, 1}, weight, sums.data(), s.m, s.n, s.k);
+    Give(sums, dx, s.k);
   }
 
-  void BackwardWeight(const T* x, const T* dy, T* dw, MatmulShape s, bool w_transposed) override {
+  void BackwardWeight(Numbers inputs, Numbers gradients, T* dw, MatmulShape s,
+                      bool w_transposed) override {
+    const std::vector<T> x = Whole(inputs, s.m, s.k), dy = Whole(gradients, s.m, s.n);
     if (w_transposed) {
-      Product({dy, 1, s.n}, {x, s.k, 1}, dw, s.n, s.m, s.k);
+      Product({dy.data(), 1, s.n}, {x.data(), s.k, 1}, dw, s.n, s.m, s.k);
     } else {
-      Product({x, 1, s.k}, {dy, s.n, 1}, dw, s.k, s.m, s.n);
+      Product({x.data(), 1, s.k}, {dy.data(), s.n, 1}, dw, s.k, s.m, s.n);
     }
   }
 
  private:
-  const T* Whole(Numbers weights, MatmulShape s) {
-    if (weights.type == kNumberTypeOf<T>) return static_cast<const T*>(weights.data);
-    whole_.resize(s.k * s.n);
-    GetOps<T>().widen(weights, whole_.data(), whole_.size());
-    return whole_.data();
+  // Dense, in T.
+  static std::vector<T> Whole(Numbers x, size_t rows, size_t columns) {
+    std::vector<T> whole(rows * columns);
+    for (size_t i = 0; i < rows; i++)
+      GetOps<T>().widen(x.Rows(i, columns), whole.data() + i * columns, columns);
+    return whole;
+  }
+
+  static void Give(const std::vector<T>& sums, MutableNumbers to, size_t columns) {
+    for (size_t i = 0; i * columns < sums.size(); i++) {
+      const T* const row = sums.data() + i * columns;
+      const size_t at = i * to.StrideOf(columns);
+      if (to.type == NumberType::kBf16) {
+        GetOps<T>().to_bf16(row, static_cast<uint16_t*>(to.data) + at, columns);
+      } else {
+        std::copy_n(row, columns, static_cast<T*>(to.data) + at);
+      }
+    }
   }
 
   // Dense copy of an operand, rounded to 16 bits where that is asked for.
@@ -87,8 +109,7 @@ class ReferenceMatmul : public Matmul<T> {
     }
   }
 
-  Precision precision_;
-  std::vector<T> whole_;
+  const Precision precision_;
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "trainer/model.h"
 
 #include <algorithm>
+#include <stdexcept>
 
 namespace weft::trainer {
 namespace {
@@ -16,11 +17,12 @@ Model<T>::Model(const ModelConfig& config, size_t batch, Matmul<T>& matmul, Unit
       block_(config, matmul),
       head_(config, batch, matmul),
       params_(hooks),
-      gradients_(config, batch) {}
+      gradients_(config, batch, matmul.input_type()) {}
 
 // The final norm, and the head where it is a part of the same unit, are left to the caller.
 template <typename T>
 void Model<T>::ForwardToHead(const Token* inputs, size_t batch, Activations<T>& kept) {
+  if (kept.inputs() != input_type()) throw std::logic_error("activations of another precision");
   const size_t rows = batch * config_.seq;
   params_.EnterForward(kEmbeddingUnit);
   ops_.embed(inputs, params_.Matrix(kTokens), params_.Matrix(kPositions), kept.residual(0), batch,
@@ -73,8 +75,8 @@ double Model<T>::Score(const Token* inputs, const Token* targets, size_t batch, 
   ForwardToHead(inputs, batch, kept);
   WithHead([&](Numbers weight) {
     for (size_t row = skip; row < batch * config_.seq; row += config_.seq) {
-      loss +=
-          head_.Loss(weight, kept.norm() + row * config_.width, targets + row, config_.seq - skip);
+      loss += head_.Loss(weight, Numbers(kept.norm()).Rows(row, config_.width), targets + row,
+                         config_.seq - skip);
     }
   });
   return loss;
@@ -86,7 +88,7 @@ const T* Model<T>::Logits(const Token* inputs, size_t position, Activations<T>& 
   kept.set_dropout({});
   ForwardToHead(inputs, 1, kept);
   WithHead([&](Numbers weight) {
-    logits = head_.Logits(weight, kept.norm() + position * config_.width);
+    logits = head_.Logits(weight, Numbers(kept.norm()).Rows(position, config_.width));
   });
   return logits;
 }
@@ -96,14 +98,14 @@ template <typename T>
 double Model<T>::BackwardHead(const Token* targets, size_t rows, double scale, Activations<T>& kept,
                               size_t weight) {
   const double loss = head_.Backward(params_.Matrix(weight), kept.norm(), targets, rows, scale,
-                                     params_.Grad(weight), gradients_.norm.data());
+                                     params_.Grad(weight), gradients_.norm());
   if (!config_.tied_head) params_.GradReady(weight);
   return loss;
 }
 
 template <typename T>
 void Model<T>::BackwardFinal(size_t rows, Activations<T>& kept) {
-  std::fill_n(gradients_.residual.begin(), rows * config_.width, T(0));
+  std::fill_n(gradients_.residual(), rows * config_.width, T(0));
   BackwardNorm(params_, kFinalGain, kept.residual(config_.layers), kept.mean(), kept.rstd(),
                gradients_, rows, config_.width);
 }
@@ -129,9 +131,9 @@ double Model<T>::Backward(const Token* inputs, const Token* targets, size_t batc
     params_.LeaveBackward();
   }
 
-  DropEmbedding(gradients_.residual.data(), rows, kept);
+  DropEmbedding(gradients_.residual(), rows, kept);
   params_.EnterBackward(kEmbeddingUnit);
-  ops_.embed_backward(inputs, gradients_.residual.data(), params_.Grad(kTokens),
+  ops_.embed_backward(inputs, gradients_.residual(), params_.Grad(kTokens),
                       params_.Grad(kPositions), batch, config_.seq, config_.width);
   params_.GradReady(kTokens);
   params_.GradReady(kPositions);
@@ -139,9 +141,10 @@ double Model<T>::Backward(const Token* inputs, const Token* targets, size_t batc
   return loss;
 }
 
-size_t WorkingNumbers(const ModelConfig& config, size_t batch, Recompute recompute) {
-  return ActivationCount(config, batch, recompute) + GradientBufferCount(config, batch) +
-         HeadTileCount(config, batch);
+size_t WorkingBytes(const ModelConfig& config, size_t batch, Recompute recompute,
+                    NumberType inputs) {
+  return ActivationBytes(config, batch, recompute, inputs) +
+         GradientBufferBytes(config, batch, inputs) + HeadTileCount(config, batch) * sizeof(float);
 }
 
 template class Model<float>;

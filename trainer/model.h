@@ -1,7 +1,7 @@
 // A model of the GPT-2 architecture (model_units.h): forward, cross-entropy and backward, written out by hand.
 //
 //   Model<float> model(config, batch, *matmul, hooks);
-//   Activations<float> activations(config, batch, Recompute::kNone);
+//   Activations<float> activations(config, batch, Recompute::kNone, model.input_type());
 //   model.Forward(inputs, batch, activations);
 //   double loss = model.Backward(inputs, targets, batch, 1.0 / token_count, activations);  // sum over the tokens
 //
@@ -32,6 +32,9 @@ class Model {
  public:
   // `batch` is the largest count of sequences.
   Model(const ModelConfig& config, size_t batch, Matmul<T>& matmul, UnitHooks<T>& hooks);
+
+  // That of the activations' matrices.
+  NumberType input_type() const { return gradients_.inputs(); }
 
   // inputs, and targets below, are [batch, seq].
   void Forward(const Token* inputs, size_t batch, Activations<T>& kept,
@@ -66,8 +69,9 @@ class Model {
   GradientBuffers<T> gradients_;
 };
 
-// How many numbers a model and the activations of one micro-batch have.
-size_t WorkingNumbers(const ModelConfig& config, size_t batch, Recompute recompute);
+// Bytes of a Model<float> and of the activations of one micro-batch. inputs: what Matmul<float>::input_type says.
+size_t WorkingBytes(const ModelConfig& config, size_t batch, Recompute recompute,
+                    NumberType inputs);
 
 }  // namespace weft::trainer
 

@@ -5,28 +5,46 @@ namespace weft::trainer {
 bool IsaSupported(Isa isa) {
   __builtin_cpu_init();
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") &&
+                      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512dq");
   switch (isa) {
     case Isa::kScalar:
       return true;
     case Isa::kAvx2:
       return avx2;
     case Isa::kAvx512:
-      return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-             __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
+      return avx512;
+    case Isa::kAvx512Bf16:
+      return avx512 && __builtin_cpu_supports("avx512bf16");
   }
   return false;
 }
 
 template <typename T>
 const Ops<T>& OpsFor(Isa isa) {
-  if (isa == Isa::kAvx512) return OpsOf<T, Isa::kAvx512>();
-  return isa == Isa::kAvx2 ? OpsOf<T, Isa::kAvx2>() : OpsOf<T, Isa::kScalar>();
+  switch (isa) {
+    case Isa::kAvx512Bf16:
+      return OpsOf<T, Isa::kAvx512Bf16>();
+    case Isa::kAvx512:
+      return OpsOf<T, Isa::kAvx512>();
+    case Isa::kAvx2:
+      return OpsOf<T, Isa::kAvx2>();
+    case Isa::kScalar:
+      break;
+  }
+  return OpsOf<T, Isa::kScalar>();
 }
 
 template <typename T>
 const Ops<T>& GetOps() {
-  if (IsaSupported(Isa::kAvx512)) return OpsFor<T>(Isa::kAvx512);
-  return OpsFor<T>(IsaSupported(Isa::kAvx2) ? Isa::kAvx2 : Isa::kScalar);
+  static const Ops<T>& fastest = []() -> const Ops<T>& {
+    for (const Isa isa : {Isa::kAvx512Bf16, Isa::kAvx512, Isa::kAvx2}) {
+      if (IsaSupported(isa)) return OpsFor<T>(isa);
+    }
+    return OpsFor<T>(Isa::kScalar);
+  }();
+  return fastest;
 }
 
 template const Ops<float>& OpsFor<float>(Isa isa);

@@ -3,10 +3,11 @@
 //   const Ops<float>& ops = GetOps<float>();
 //   ops.layer_norm(x, gamma, beta, out, mean, rstd, rows, width);
 //
-// Every operation exists for float and double; double is what the finite-difference tests use.
-// Matrices are row-major and dense. "+=" in a comment means that the operation adds to its output.
-// Each function is deterministic: same input, same machine, same bits. Another instruction set may
-// give other bits, because fused multiply-add rounds once where two instructions round twice.
+// Every operation exists for float and double; double is what the finite-difference tests use. Numbers have the type T, or, beside
+// float, may be bfloat16 where the comment has no other rule; sums are T's all the same.
+// Matrices are row-major, and dense unless a stride of Numbers says otherwise. "+=" in a comment means that the operation adds to its output.
+// Each function is deterministic: same input, same machine, same bits, for any number of threads, of which those of OpenMP are
+// used. Another instruction set may give other bits, because fused multiply-add rounds once where two instructions round twice.
 //
 // Thread-safety: all functions are pure apart from their outputs.
 #ifndef WEFT_TRAINER_OPS_H_
@@ -40,34 +41,39 @@ struct Ops {
   void (*embed_backward)(const Token* tokens, const T* dout, T* dwte, T* dwpe, size_t batch,
                          size_t seq, size_t width);
   // Saves mean and 1/sigma of each row for the way back.
-  void (*layer_norm)(const T* x, const T* gamma, const T* beta, T* out, T* mean, T* rstd,
-                     size_t rows, size_t width);
+  void (*layer_norm)(const T* x, const T* gamma, const T* beta, MutableNumbers out, T* mean,
+                     T* rstd, size_t rows, size_t width);
   // dx += , dgamma += , dbeta +=
   void (*layer_norm_backward)(const T* dout, const T* x, const T* gamma, const T* mean,
                               const T* rstd, T* dx, T* dgamma, T* dbeta, size_t rows, size_t width);
   // Causal attention; out is [batch, seq, heads, head_dim], lse [batch, heads, seq] keeps the
-  // logarithm of each row's softmax sum, all that the way back needs. The mask is that of the probabilities,
-  // [batch, heads, seq] rows of seq columns.
-  void (*attention)(const T* qkv, T* out, T* lse, const AttentionShape& shape,
+  // logarithm of each row's softmax sum, all that the way back needs. qkv and out have one type: of 16 bits, scores and
+  // probabilities are rounded to it before they are multiplied. The mask is that of the probabilities, [batch, heads, seq] rows of
+  // seq columns.
+  void (*attention)(Numbers qkv, MutableNumbers out, T* lse, const AttentionShape& shape,
                     const DropoutMask& mask);
-  // dqkv = (overwritten)
-  void (*attention_backward)(const T* qkv, const T* out, const T* lse, const T* dout, T* dqkv,
-                             const AttentionShape& shape, const DropoutMask& mask);
-  // GELU in its tanh form.
-  void (*gelu)(const T* x, T* out, size_t count);
-  // dx = dout * gelu'(x); dx may be dout.
-  void (*gelu_backward)(const T* x, const T* dout, T* dx, size_t count);
+  // dqkv = (overwritten); all have the type of qkv.
+  void (*attention_backward)(Numbers qkv, Numbers out, const T* lse, Numbers dout,
+                             MutableNumbers dqkv, const AttentionShape& shape,
+                             const DropoutMask& mask);
+  // GELU in its tanh form; x and out have one type.
+  void (*gelu)(Numbers x, MutableNumbers out, size_t rows, size_t columns);
+  // dx = dout * gelu'(x), all of one type; dx may be dout. sums[j] += the sum over i of dx[i, j], before it is rounded.
+  void (*gelu_backward)(Numbers x, Numbers dout, MutableNumbers dx, T* sums, size_t rows,
+                        size_t columns);
   // out = a + b; out may be a.
   void (*add)(const T* a, const T* b, T* out, size_t count);
   // out = x where the mask keeps it, scaled, else 0; out may be x.
   void (*dropout)(const T* x, T* out, size_t rows, size_t columns, const DropoutMask& mask);
   // sums[j] += sum over i of x[i, j]
-  void (*column_sum)(const T* x, T* sums, size_t rows, size_t columns);
-  // Returns the sum over rows of -log softmax(logits)[target]. With grad_scale != 0 the logits are
-  // replaced by grad_scale * (softmax - onehot). Rows begin `stride` numbers apart; what stands from
-  // `columns` on takes no part, and becomes 0 in a gradient.
-  double (*cross_entropy)(T* logits, const Token* targets, double grad_scale, size_t rows,
-                          size_t columns, size_t stride);
+  void (*column_sum)(Numbers x, T* sums, size_t rows, size_t columns);
+  // out = x in the type of out; sums[j] += sum over i of x[i, j].
+  void (*narrow)(const T* x, MutableNumbers out, T* sums, size_t rows, size_t columns);
+  // Returns the sum over rows of -log softmax(logits)[target]. With grad_scale != 0 the logits of a row are
+  // replaced by grad_scale * (softmax - onehot) in the type `gradient`, from the row's beginning on. Rows begin `stride` numbers of T
+  // apart; what stands from `columns` on takes no part, and becomes 0 in a gradient.
+  double (*cross_entropy)(T* logits, const Token* targets, double grad_scale, NumberType gradient,
+                          size_t rows, size_t columns, size_t stride);
   // c[m, n] (+)= a[m, k] b[k, n], where a[i, p] stands at a[i * a_row + p * a_column].
   void (*small_matmul)(size_t m, size_t n, size_t k, const T* a, size_t a_row, size_t a_column,
                        const T* b, size_t ldb, T* c, size_t ldc, bool accumulate);
@@ -78,7 +84,8 @@ struct Ops {
   void (*widen)(Numbers x, T* y, size_t count);
 };
 
-enum class Isa { kScalar, kAvx2, kAvx512 };
+// kAvx512Bf16 has products of bfloat16 beside AVX-512.
+enum class Isa { kScalar, kAvx2, kAvx512, kAvx512Bf16 };
 
 // Whether this machine can run the table of `isa`.
 bool IsaSupported(Isa isa);

@@ -1,7 +1,32 @@
 // The operations of ops.h compiled for one instruction set; see CMakeLists.txt.
-#include "trainer/attention_kernels.h"
+#include "trainer/attention_bf16_kernels.h"
 
 namespace weft::trainer {
+namespace {
+
+template <typename T>
+constexpr Ops<T> MakeOps() {
+  return {ExpAll<T>,
+          Embed<T>,
+          EmbedBackward<T>,
+          LayerNorm<T>,
+          LayerNormBackward<T>,
+          Attention<T>,
+          AttentionBackward<T>,
+          Gelu<T>,
+          GeluBackward<T>,
+          Add<T>,
+          DropMatrix<T>,
+          ColumnSum<T>,
+          Narrow<T>,
+          CrossEntropy<T>,
+          SmallMatmul<T>,
+          ToBf16<T>,
+          ToFp16<T>,
+          Widen<T>};
+}
+
+}  // namespace
 
 template <>
 const Ops<float>& OpsOf<float, Isa::WEFT_KERNEL_ISA>() {

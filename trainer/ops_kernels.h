@@ -4,10 +4,81 @@
 #ifndef WEFT_TRAINER_OPS_KERNELS_H_
 #define WEFT_TRAINER_OPS_KERNELS_H_
 
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
 #include "trainer/vector_math.h"
 
 namespace weft::trainer {
 namespace {
+
+// Numbers that a team of threads is worth waking for.
+constexpr size_t kWorthATeam = 1 << 14;
+
+// Calls body(row) for each of the rows of so many numbers.
+template <typename Body>
+inline void ForRows(size_t rows, size_t columns, const Body& body) {
+#pragma omp parallel for schedule(static) if (rows * columns >= kWorthATeam)
+  for (size_t row = 0; row < rows; row++)
+    body(row);
+}
+
+// Calls body(first, count) for ranges of columns that are a thread's own: sums over rows come out the same for any number of threads.
+template <typename T, typename Body>
+inline void ForColumns(size_t rows, size_t columns, const Body& body) {
+  const size_t vectors = (columns + kLanes<T> - 1) / kLanes<T>;
+#pragma omp parallel if (rows * columns >= kWorthATeam)
+  {
+    size_t threads = 1, thread = 0;
+#ifdef _OPENMP
+    threads = size_t(omp_get_num_threads());
+    thread = size_t(omp_get_thread_num());
+#endif
+    const size_t first = vectors * thread / threads * kLanes<T>;
+    const size_t end = vectors * (thread + 1) / threads * kLanes<T>;
+    const size_t last = end < columns ? end : columns;
+    if (first < last) body(first, last - first);
+  }
+}
+
+// Calls body(first, count) for parts of so many numbers.
+template <typename Body>
+inline void ForParts(size_t numbers, const Body& body) {
+  constexpr size_t kPart = 4096;
+  ForRows((numbers + kPart - 1) / kPart, kPart, [&](size_t part) {
+    const size_t first = part * kPart;
+    body(first, numbers - first < kPart ? numbers - first : kPart);
+  });
+}
+
+// Calls body with a pointer to T's or to Bf16's.
+template <typename T, typename Body>
+inline __attribute__((always_inline)) void OfTheirType(Numbers x, const Body& body) {
+  if constexpr (sizeof(T) == sizeof(float)) {
+    if (x.type == NumberType::kBf16) return body(static_cast<const Bf16*>(x.data));
+  }
+  body(static_cast<const T*>(x.data));
+}
+
+template <typename T, typename Body>
+inline __attribute__((always_inline)) void OfTheirType(MutableNumbers x, const Body& body) {
+  if constexpr (sizeof(T) == sizeof(float)) {
+    if (x.type == NumberType::kBf16) return body(static_cast<Bf16*>(x.data));
+  }
+  body(static_cast<T*>(x.data));
+}
+
+// The other numbers of a call whose type is that of the first.
+template <typename E>
+inline const E* OfSameType(const E*, Numbers x) {
+  return static_cast<const E*>(x.data);
+}
+
+template <typename E>
+inline E* OfSameType(const E*, MutableNumbers x) {
+  return static_cast<E*>(x.data);
+}
 
 template <typename T>
 void ExpAll(const T* x, T* y, size_t count) {
@@ -15,29 +86,15 @@ void ExpAll(const T* x, T* y, size_t count) {
 }
 
 template <typename T>
-void Add(const T* a, const T* b, T* out, size_t count) {
+inline void AddRow(const T* a, const T* b, T* out, size_t count) {
   ForVectors<T>(
       count, [&](size_t i, auto load, auto store) { store(out + i, load(a + i) + load(b + i)); });
 }
 
-struct Bf16 {
-  uint16_t bits;
-};
-
-struct Fp16 {
-  uint16_t bits;
-};
-
-inline float FloatOfBits(uint32_t bits) {
-  float f;
-  __builtin_memcpy(&f, &bits, sizeof f);
-  return f;
-}
-
-inline uint32_t BitsOf(float f) {
-  uint32_t bits;
-  __builtin_memcpy(&bits, &f, sizeof bits);
-  return bits;
+template <typename T>
+void Add(const T* a, const T* b, T* out, size_t count) {
+  ForParts(count,
+           [&](size_t first, size_t part) { AddRow(a + first, b + first, out + first, part); });
 }
 
 inline float Wide(float x) {
@@ -63,8 +120,10 @@ inline float Wide(Fp16 x) {
 template <typename T, typename From>
 void WidenFrom(const void* x, T* y, size_t count) {
   const From* from = static_cast<const From*>(x);
-  for (size_t i = 0; i < count; i++)
-    y[i] = T(Wide(from[i]));
+  ForParts(count, [&](size_t first, size_t part) {
+    for (size_t i = first; i < first + part; i++)
+      y[i] = T(Wide(from[i]));
+  });
 }
 
 template <typename T>
@@ -84,13 +143,13 @@ void Widen(Numbers x, T* y, size_t count) {
 template <typename T, typename From>
 void EmbedFrom(const Token* tokens, const void* wte, const void* wpe, T* out, size_t batch,
                size_t seq, size_t width) {
-  for (size_t row = 0; row < batch * seq; row++) {
+  ForRows(batch * seq, width, [&](size_t row) {
     const From* token = static_cast<const From*>(wte) + size_t(tokens[row]) * width;
     const From* position = static_cast<const From*>(wpe) + (row % seq) * width;
     T* to = out + row * width;
     for (size_t i = 0; i < width; i++)
       to[i] = T(Wide(token[i])) + T(Wide(position[i]));
-  }
+  });
 }
 
 template <typename T>
@@ -111,12 +170,14 @@ void Embed(const Token* tokens, Numbers wte, Numbers wpe, T* out, size_t batch, 
 template <typename T>
 void EmbedBackward(const Token* tokens, const T* dout, T* dwte, T* dwpe, size_t batch, size_t seq,
                    size_t width) {
-  for (size_t row = 0; row < batch * seq; row++) {
-    T* token = dwte + size_t(tokens[row]) * width;
-    T* position = dwpe + (row % seq) * width;
-    Add(token, dout + row * width, token, width);
-    Add(position, dout + row * width, position, width);
-  }
+  ForColumns<T>(batch * seq, width, [&](size_t first, size_t count) {
+    for (size_t row = 0; row < batch * seq; row++) {
+      T* token = dwte + size_t(tokens[row]) * width + first;
+      T* position = dwpe + (row % seq) * width + first;
+      AddRow(token, dout + row * width + first, token, count);
+      AddRow(position, dout + row * width + first, position, count);
+    }
+  });
 }
 
 constexpr double kNormEpsilon = 1e-5;
@@ -126,95 +187,195 @@ inline T SquareRoot(T x) {
   return sizeof(T) == 4 ? T(__builtin_sqrtf(float(x))) : T(__builtin_sqrt(double(x)));
 }
 
+template <typename T, typename Out>
+inline void NormRow(const T* in, const T* gamma, const T* beta, Out* to, T* mean, T* rstd,
+                    size_t width) {
+  Vec<T> sum = {};
+  ForVectors<T>(width, [&](size_t i, auto load, auto) { sum += load(in + i); });
+  const T mu = SumLanes<T>(sum) / T(width);
+  T square = 0;
+  Vec<T> squares = {};
+  size_t i = 0;
+  for (; i + kLanes<T> <= width; i += kLanes<T>) {
+    const Vec<T> d = Load(in + i) - mu;
+    squares += d * d;
+  }
+  for (; i < width; i++)
+    square += (in[i] - mu) * (in[i] - mu);
+  const T variance = (SumLanes<T>(squares) + square) / T(width);
+  const T inverse = T(1) / SquareRoot<T>(variance + T(kNormEpsilon));
+  ForVectors<T>(width, [&](size_t j, auto load, auto store) {
+    store(to + j, (load(in + j) - mu) * inverse * load(gamma + j) + load(beta + j));
+  });
+  *mean = mu;
+  *rstd = inverse;
+}
+
 template <typename T>
-void LayerNorm(const T* x, const T* gamma, const T* beta, T* out, T* mean, T* rstd, size_t rows,
-               size_t width) {
-  for (size_t row = 0; row < rows; row++) {
-    const T* in = x + row * width;
-    Vec<T> sum = {};
-    ForVectors<T>(width, [&](size_t i, auto load, auto) { sum += load(in + i); });
-    const T mu = SumLanes<T>(sum) / T(width);
-    T square = 0;
-    Vec<T> squares = {};
-    size_t i = 0;
-    for (; i + kLanes<T> <= width; i += kLanes<T>) {
-      const Vec<T> d = Load(in + i) - mu;
-      squares += d * d;
-    }
-    for (; i < width; i++)
-      square += (in[i] - mu) * (in[i] - mu);
-    const T variance = (SumLanes<T>(squares) + square) / T(width);
-    const T inverse = T(1) / SquareRoot<T>(variance + T(kNormEpsilon));
-    T* to = out + row * width;
-    ForVectors<T>(width, [&](size_t j, auto load, auto store) {
-      store(to + j, (load(in + j) - mu) * inverse * load(gamma + j) + load(beta + j));
+void LayerNorm(const T* x, const T* gamma, const T* beta, MutableNumbers out, T* mean, T* rstd,
+               size_t rows, size_t width) {
+  const size_t stride = out.StrideOf(width);
+  OfTheirType<T>(out, [&](auto* to) {
+    ForRows(rows, width, [&](size_t row) {
+      NormRow(x + row * width, gamma, beta, to + row * stride, mean + row, rstd + row, width);
     });
-    mean[row] = mu;
-    rstd[row] = inverse;
+  });
+}
+
+// One row's dx.
+template <typename T>
+inline void NormRowBackward(const T* d, const T* in, const T* gamma, T mu, T inverse, T* to,
+                            size_t width) {
+  Vec<T> sum = {};      // of g = dout * gamma
+  Vec<T> sum_hat = {};  // of g * xhat; lanes past the end have g = 0
+  ForVectors<T>(width, [&](size_t i, auto load, auto) {
+    const Vec<T> hat = (load(in + i) - mu) * inverse;
+    const Vec<T> g = load(d + i) * load(gamma + i);
+    sum += g;
+    sum_hat += g * hat;
+  });
+  const T average = SumLanes<T>(sum) / T(width);
+  const T average_hat = SumLanes<T>(sum_hat) / T(width);
+  ForVectors<T>(width, [&](size_t i, auto load, auto store) {
+    const Vec<T> hat = (load(in + i) - mu) * inverse;
+    const Vec<T> g = load(d + i) * load(gamma + i);
+    store(to + i, load(to + i) + (g - average - hat * average_hat) * inverse);
+  });
+}
+
+// Rows whose numbers are added to a column's sum between reading and writing it.
+constexpr size_t kRowsAtOnce = 4;
+
+// Some columns' dgamma and dbeta, added in the order of the rows.
+template <typename T>
+inline void NormColumnsBackward(const T* dout, const T* x, const T* mean, const T* rstd, T* dgamma,
+                                T* dbeta, size_t rows, size_t width, size_t count) {
+  for (size_t first = 0; first < rows; first += kRowsAtOnce) {
+    const size_t some = rows - first < kRowsAtOnce ? rows - first : kRowsAtOnce;
+    ForVectors<T>(count, [&](size_t i, auto load, auto store) {
+      Vec<T> gain = load(dgamma + i), bias = load(dbeta + i);
+      for (size_t row = first; row < first + some; row++) {
+        const Vec<T> dy = load(dout + row * width + i);
+        gain += dy * ((load(x + row * width + i) - mean[row]) * rstd[row]);
+        bias += dy;
+      }
+      store(dgamma + i, gain);
+      store(dbeta + i, bias);
+    });
   }
 }
 
 template <typename T>
 void LayerNormBackward(const T* dout, const T* x, const T* gamma, const T* mean, const T* rstd,
                        T* dx, T* dgamma, T* dbeta, size_t rows, size_t width) {
-  for (size_t row = 0; row < rows; row++) {
-    const T* in = x + row * width;
-    const T* d = dout + row * width;
-    const T mu = mean[row];
-    const T inverse = rstd[row];
-    Vec<T> sum = {};      // of g = dout * gamma
-    Vec<T> sum_hat = {};  // of g * xhat; lanes past the end have g = 0
-    ForVectors<T>(width, [&](size_t i, auto load, auto store) {
-      const Vec<T> hat = (load(in + i) - mu) * inverse;
-      const Vec<T> dy = load(d + i);
-      const Vec<T> g = dy * load(gamma + i);
-      sum += g;
-      sum_hat += g * hat;
-      store(dgamma + i, load(dgamma + i) + dy * hat);
-      store(dbeta + i, load(dbeta + i) + dy);
+  ForColumns<T>(rows, width, [&](size_t first, size_t count) {
+    NormColumnsBackward(dout + first, x + first, mean, rstd, dgamma + first, dbeta + first, rows,
+                        width, count);
+  });
+  ForRows(rows, width, [&](size_t row) {
+    NormRowBackward(dout + row * width, x + row * width, gamma, mean[row], rstd[row],
+                    dx + row * width, width);
+  });
+}
+
+// Of numbers that are rounded to bfloat16 a polynomial of exp with an error of 2e-6 is enough.
+template <typename E, typename T>
+constexpr int kExpDegree = sizeof(E) == sizeof(Bf16) ? 5 : Bits<T>::kDegree;
+
+// gelu(x) = x * sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3): the tanh form without a tanh.
+template <typename T, int kDegree>
+inline __attribute__((always_inline)) Vec<T> GeluSigmoid(Vec<T> x) {
+  constexpr T kA = T(2 * 0.79788456080286535588);
+  const Vec<T> u2 = x * (kA + T(kA * T(0.044715)) * x * x);
+  return T(1) / (T(1) + Exp<T, kDegree>(-u2));
+}
+
+template <typename T, typename X>
+inline void GeluRow(const X* x, X* out, size_t count) {
+  ForVectors<T>(count, [&](size_t i, auto load, auto store) {
+    const Vec<T> v = load(x + i);
+    store(out + i, v * GeluSigmoid<T, kExpDegree<X, T>>(v));
+  });
+}
+
+template <typename T>
+void Gelu(Numbers x, MutableNumbers out, size_t rows, size_t columns) {
+  const size_t x_stride = x.StrideOf(columns), out_stride = out.StrideOf(columns);
+  OfTheirType<T>(out, [&](auto* to) {
+    const auto* from = OfSameType(to, x);
+    ForRows(rows, columns,
+            [&](size_t row) { GeluRow<T>(from + row * x_stride, to + row * out_stride, columns); });
+  });
+}
+
+// One row's; adds it to the sums.
+template <typename T, typename X>
+inline void GeluRowBackward(const X* x, const X* dout, X* dx, T* sums, size_t count) {
+  constexpr T kA = T(2 * 0.79788456080286535588);
+  ForVectors<T>(count, [&](size_t i, auto load, auto store) {
+    const Vec<T> v = load(x + i);
+    const Vec<T> s = GeluSigmoid<T, kExpDegree<X, T>>(v);
+    const Vec<T> du2 = kA + T(3 * 0.044715) * kA * v * v;
+    const Vec<T> d = load(dout + i) * (s + v * s * (T(1) - s) * du2);
+    store(dx + i, d);
+    store(sums + i, load(sums + i) + d);
+  });
+}
+
+template <typename T>
+void GeluBackward(Numbers x, Numbers dout, MutableNumbers dx, T* sums, size_t rows,
+                  size_t columns) {
+  const size_t x_stride = x.StrideOf(columns), d_stride = dout.StrideOf(columns);
+  const size_t stride = dx.StrideOf(columns);
+  OfTheirType<T>(dx, [&](auto* to) {
+    const auto* in = OfSameType(to, x);
+    const auto* d = OfSameType(to, dout);
+    ForColumns<T>(rows, columns, [&](size_t first, size_t count) {
+      for (size_t row = 0; row < rows; row++) {
+        GeluRowBackward(in + row * x_stride + first, d + row * d_stride + first,
+                        to + row * stride + first, sums + first, count);
+      }
     });
-    const T average = SumLanes<T>(sum) / T(width);
-    const T average_hat = SumLanes<T>(sum_hat) / T(width);
-    T* to = dx + row * width;
-    ForVectors<T>(width, [&](size_t i, auto load, auto store) {
-      const Vec<T> hat = (load(in + i) - mu) * inverse;
-      const Vec<T> g = load(d + i) * load(gamma + i);
-      store(to + i, load(to + i) + (g - average - hat * average_hat) * inverse);
+  });
+}
+
+template <typename T, typename X>
+inline void ColumnSumOf(const X* x, T* sums, size_t rows, size_t stride, size_t count) {
+  for (size_t first = 0; first < rows; first += kRowsAtOnce) {
+    const size_t some = rows - first < kRowsAtOnce ? rows - first : kRowsAtOnce;
+    ForVectors<T>(count, [&](size_t i, auto load, auto store) {
+      Vec<T> sum = load(sums + i);
+      for (size_t row = first; row < first + some; row++)
+        sum += load(x + row * stride + i);
+      store(sums + i, sum);
     });
   }
 }
 
-// gelu(x) = x * sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3): the tanh form without a tanh.
 template <typename T>
-inline __attribute__((always_inline)) Vec<T> GeluSigmoid(Vec<T> x) {
-  constexpr T kA = T(2 * 0.79788456080286535588);
-  const Vec<T> u2 = x * (kA + T(kA * T(0.044715)) * x * x);
-  return T(1) / (T(1) + Exp<T>(-u2));
-}
-
-template <typename T>
-void Gelu(const T* x, T* out, size_t count) {
-  ForVectors<T>(count, [&](size_t i, auto load, auto store) {
-    const Vec<T> v = load(x + i);
-    store(out + i, v * GeluSigmoid<T>(v));
+void ColumnSum(Numbers x, T* sums, size_t rows, size_t columns) {
+  OfTheirType<T>(x, [&](const auto* from) {
+    ForColumns<T>(rows, columns, [&](size_t first, size_t count) {
+      ColumnSumOf(from + first, sums + first, rows, x.StrideOf(columns), count);
+    });
   });
 }
 
 template <typename T>
-void GeluBackward(const T* x, const T* dout, T* dx, size_t count) {
-  constexpr T kA = T(2 * 0.79788456080286535588);
-  ForVectors<T>(count, [&](size_t i, auto load, auto store) {
-    const Vec<T> v = load(x + i);
-    const Vec<T> s = GeluSigmoid<T>(v);
-    const Vec<T> du2 = kA + T(3 * 0.044715) * kA * v * v;
-    store(dx + i, load(dout + i) * (s + v * s * (T(1) - s) * du2));
+void Narrow(const T* x, MutableNumbers out, T* sums, size_t rows, size_t columns) {
+  const size_t stride = out.StrideOf(columns);
+  OfTheirType<T>(out, [&](auto* to) {
+    ForColumns<T>(rows, columns, [&](size_t first, size_t count) {
+      for (size_t row = 0; row < rows; row++) {
+        const T* const from = x + row * columns + first;
+        ForVectors<T>(count, [&](size_t i, auto load, auto store) {
+          const Vec<T> v = load(from + i);
+          store(to + row * stride + first + i, v);
+          store(sums + first + i, load(sums + first + i) + v);
+        });
+      }
+    });
   });
-}
-
-template <typename T>
-void ColumnSum(const T* x, T* sums, size_t rows, size_t columns) {
-  for (size_t row = 0; row < rows; row++)
-    Add(sums, x + row * columns, sums, columns);
 }
 
 template <typename T>
@@ -236,18 +397,18 @@ inline T RowMax(const T* x, size_t count) {
 }
 
 // y = exp(x * scale - shift) and returns the sum of y; y may be x.
-template <typename T>
+template <typename T, int kDegree = Bits<T>::kDegree>
 inline T ExpSum(const T* x, T* y, T scale, T shift, size_t count) {
   Vec<T> sum = {};
   T rest = 0;
   size_t i = 0;
   for (; i + kLanes<T> <= count; i += kLanes<T>) {
-    const Vec<T> e = Exp<T>(Load(x + i) * scale - shift);
+    const Vec<T> e = Exp<T, kDegree>(Load(x + i) * scale - shift);
     Store(y + i, e);
     sum += e;
   }
   if (i < count) {
-    const Vec<T> e = Exp<T>(LoadPart(x + i, count - i) * scale - shift);
+    const Vec<T> e = Exp<T, kDegree>(LoadPart(x + i, count - i) * scale - shift);
     StorePart(y + i, e, count - i);
     for (size_t lane = 0; lane < count - i; lane++)
       rest += e[lane];
@@ -255,52 +416,80 @@ inline T ExpSum(const T* x, T* y, T scale, T shift, size_t count) {
   return SumLanes<T>(sum) + rest;
 }
 
+// Scaled probabilities of a row become its gradient, which may have fewer bits: it goes to the row's beginning.
+template <typename T, typename Out>
+inline void GradientRow(const T* p, Out* out, Token target, T factor, T grad_scale, size_t columns,
+                        size_t stride) {
+  Vec<T> at_target = Fill<T>(p[target] * factor);
+  ForVectors<T>(columns,
+                [&](size_t i, auto load, auto store) { store(out + i, load(p + i) * factor); });
+  at_target -= grad_scale;
+  StorePart(out + target, at_target, 1);
+  for (size_t i = columns; i < stride; i++)
+    out[i] = Out{};
+}
+
 template <typename T>
-double CrossEntropy(T* logits, const Token* targets, double grad_scale, size_t rows, size_t columns,
-                    size_t stride) {
-  double loss = 0;
-  for (size_t row = 0; row < rows; row++) {
-    T* x = logits + row * stride;
-    const T top = RowMax(x, columns);
-    const double target = double(x[targets[row]]) - double(top);
-    const T sum = ExpSum(x, x, T(1), top, columns);
-    loss += __builtin_log(double(sum)) - target;
-    if (grad_scale == 0) continue;
+inline double CrossEntropyRow(T* x, Token target, double grad_scale, NumberType gradient,
+                              size_t columns, size_t stride) {
+  const T top = RowMax(x, columns);
+  const double at_target = double(x[target]) - double(top);
+  const T sum = ExpSum(x, x, T(1), top, columns);
+  if (grad_scale != 0) {
     const T factor = T(grad_scale / double(sum));
-    ForVectors<T>(columns,
-                  [&](size_t i, auto load, auto store) { store(x + i, load(x + i) * factor); });
-    x[targets[row]] -= T(grad_scale);
-    for (size_t i = columns; i < stride; i++)
-      x[i] = 0;
+    OfTheirType<T>(MutableNumbers(x, gradient), [&](auto* out) {
+      GradientRow(x, out, target, factor, T(grad_scale), columns, stride);
+    });
   }
+  return __builtin_log(double(sum)) - at_target;
+}
+
+template <typename T>
+double CrossEntropy(T* logits, const Token* targets, double grad_scale, NumberType gradient,
+                    size_t rows, size_t columns, size_t stride) {
+  double* losses = new double[rows];
+  ForRows(rows, columns, [&](size_t row) {
+    losses[row] =
+        CrossEntropyRow(logits + row * stride, targets[row], grad_scale, gradient, columns, stride);
+  });
+  double loss = 0;
+  for (size_t row = 0; row < rows; row++)
+    loss += losses[row];
+  delete[] losses;
   return loss;
 }
 
 template <typename T>
 void ToBf16(const T* x, uint16_t* y, size_t count) {
-  for (size_t i = 0; i < count; i++) {
-    const uint32_t bits = BitsOf(float(x[i]));
-    const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-    const uint32_t nan = (bits >> 16) | 0x40u;
-    y[i] = uint16_t((bits & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
-  }
+  ForParts(count, [&](size_t first, size_t part) {
+    if constexpr (sizeof(T) == sizeof(float)) {
+      Bf16* const to = reinterpret_cast<Bf16*>(y + first);
+      ForVectors<T>(part,
+                    [&](size_t i, auto load, auto store) { store(to + i, load(x + first + i)); });
+    } else {
+      for (size_t i = first; i < first + part; i++)
+        y[i] = RoundToBf16(Fill<float>(float(x[i])))[0];
+    }
+  });
 }
 
 template <typename T>
 void ToFp16(const T* x, uint16_t* y, size_t count) {
-  for (size_t i = 0; i < count; i++) {
-    const uint32_t bits = BitsOf(float(x[i]));
-    const uint32_t magnitude = bits & 0x7fffffffu;
-    const uint32_t sign = (bits >> 16) & 0x8000u;
-    // Normal: the exponent is moved by 112, and what is dropped rounds to even. It may carry into infinity.
-    const uint32_t normal = (magnitude - (112u << 23) + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
-    // Denormal: adding 0.5 leaves the multiples of 2^-24 in the lowest bits, rounded by the addition.
-    const uint32_t denormal = BitsOf(FloatOfBits(magnitude) + 0.5f) - 0x3f000000u;
-    uint32_t half = magnitude < 0x38800000u ? denormal : normal;
-    if (magnitude >= 0x47800000u) half = 0x7c00u;
-    if (magnitude > 0x7f800000u) half = 0x7e00u | ((magnitude >> 13) & 0x3ffu);
-    y[i] = uint16_t(half | sign);
-  }
+  ForParts(count, [&](size_t first, size_t part) {
+    for (size_t i = first; i < first + part; i++) {
+      const uint32_t bits = BitsOf(float(x[i]));
+      const uint32_t magnitude = bits & 0x7fffffffu;
+      const uint32_t sign = (bits >> 16) & 0x8000u;
+      // Normal: the exponent is moved by 112, and what is dropped rounds to even. It may carry into infinity.
+      const uint32_t normal = (magnitude - (112u << 23) + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
+      // Denormal: adding 0.5 leaves the multiples of 2^-24 in the lowest bits, rounded by the addition.
+      const uint32_t denormal = BitsOf(FloatOfBits(magnitude) + 0.5f) - 0x3f000000u;
+      uint32_t half = magnitude < 0x38800000u ? denormal : normal;
+      if (magnitude >= 0x47800000u) half = 0x7c00u;
+      if (magnitude > 0x7f800000u) half = 0x7e00u | ((magnitude >> 13) & 0x3ffu);
+      y[i] = uint16_t(half | sign);
+    }
+  });
 }
 
 }  // namespace

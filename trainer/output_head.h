@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "trainer/aligned_vector.h"
 #include "trainer/matmul.h"
 #include "trainer/model_units.h"
 #include "trainer/ops.h"
@@ -30,18 +31,18 @@ class OutputHead {
   OutputHead(const ModelConfig& config, size_t batch, Matmul<T>& matmul);
 
   // Of one row of `hidden`; valid until the next call. [padded_vocabulary]
-  const T* Logits(Numbers weight, const T* hidden);
+  const T* Logits(Numbers weight, Numbers hidden);
   // The sum of -log p(target) over the rows. weight is [padded_vocabulary, width], hidden [rows, width].
-  double Loss(Numbers weight, const T* hidden, const Token* targets, size_t rows);
+  double Loss(Numbers weight, Numbers hidden, const Token* targets, size_t rows);
   // As Loss; a token's loss has the weight `scale` in the gradients. weight_gradient is added to, hidden_gradient overwritten.
-  double Backward(Numbers weight, const T* hidden, const Token* targets, size_t rows, double scale,
+  double Backward(Numbers weight, Numbers hidden, const Token* targets, size_t rows, double scale,
                   T* weight_gradient, T* hidden_gradient);
 
  private:
   const ModelConfig config_;
   Matmul<T>& matmul_;
   const Ops<T>& ops_;
-  std::vector<T> tile_;
+  AlignedVector<T> tile_;
 };
 
 size_t HeadTileCount(const ModelConfig& config, size_t batch);

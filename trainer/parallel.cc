@@ -39,7 +39,7 @@ void Narrow(const float* values, NumberType type, std::vector<uint16_t>& half) {
 
 void MultiplyFloats(const float* a, const float* b, float* c, size_t m, size_t n, size_t k,
                     void* user) {
-  static_cast<Matmul<float>*>(user)->Forward(a, NumbersOf(b), nullptr, c, {m, k, n});
+  static_cast<Matmul<float>*>(user)->Forward(a, b, {}, c, {m, k, n});
 }
 
 }  // namespace

@@ -64,9 +64,8 @@ std::string DescribeSharding(const TrainConfig& config, const RunPlan& run, size
 RunPlan PlanRun(const TrainConfig& config, size_t rank, size_t ranks) {
   RunPlan plan;
   plan.sharding = DataParallel::PlanOf(ModelUnits(config.model), config, rank, ranks);
-  plan.activation_bytes =
-      WorkingNumbers(config.model, LargestMicroBatch(config, ranks), config.recompute) *
-      sizeof(float);
+  plan.activation_bytes = WorkingBytes(config.model, LargestMicroBatch(config, ranks),
+                                       config.recompute, InputTypeOf(config.precision));
   return plan;
 }
 

@@ -40,8 +40,8 @@ class Cost {
   double Bytes(const SampleShape& s) const {
     double bytes = 0;
     ForEachModel(s, [&](const ModelConfig& model, size_t) {
-      bytes +=
-          ParameterBytes(model) + 4 * double(WorkingNumbers(model, s.sequences, config_.recompute));
+      bytes += ParameterBytes(model) + double(WorkingBytes(model, s.sequences, config_.recompute,
+                                                           InputTypeOf(config_.precision)));
     });
     return bytes * double(s.ranks);
   }

@@ -77,7 +77,7 @@ Trainer::Trainer(const TrainConfig& config, const TrainingText& text, weft_group
       micro_batch_(LargestMicroBatch(config, parallel_.size())),
       sampler_(text.train.size(), config.model.seq, config.global_batch, config.seed),
       model_(config.model, micro_batch_, *matmul_, parallel_),
-      activations_(config.model, micro_batch_, config.recompute) {
+      activations_(config.model, micro_batch_, config.recompute, model_.input_type()) {
   if (text.validation.size() <= config.model.seq) {
     throw BadInput(
         fmt::format("the validation text has {} tokens, --seq {} needs at least {}; give more data "

@@ -6,6 +6,10 @@
 #ifndef WEFT_TRAINER_VECTOR_MATH_H_
 #define WEFT_TRAINER_VECTOR_MATH_H_
 
+#ifdef __AVX512F__
+#include <immintrin.h>
+#endif
+
 #include <cstddef>
 #include <cstdint>
 
@@ -14,9 +18,43 @@
 namespace weft::trainer {
 namespace {
 
-constexpr size_t kVectorBytes = Isa::WEFT_KERNEL_ISA == Isa::kAvx512 ? 64
+constexpr size_t kVectorBytes = Isa::WEFT_KERNEL_ISA == Isa::kScalar ? 16
                                 : Isa::WEFT_KERNEL_ISA == Isa::kAvx2 ? 32
-                                                                     : 16;
+                                                                     : 64;
+
+template <typename T>
+struct WithoutReference {
+  using Type = T;
+};
+
+template <typename T>
+struct WithoutReference<T&> {
+  using Type = T;
+};
+
+template <typename T>
+using RemoveReference = typename WithoutReference<T>::Type;
+
+// Numbers of 16 bits in memory.
+struct Bf16 {
+  uint16_t bits;
+};
+
+struct Fp16 {
+  uint16_t bits;
+};
+
+inline float FloatOfBits(uint32_t bits) {
+  float f;
+  __builtin_memcpy(&f, &bits, sizeof f);
+  return f;
+}
+
+inline uint32_t BitsOf(float f) {
+  uint32_t bits;
+  __builtin_memcpy(&bits, &f, sizeof bits);
+  return bits;
+}
 
 template <typename T>
 struct Bits;
@@ -51,12 +89,17 @@ struct VectorOf {
   typedef typename Bits<T>::Int Int __attribute__((vector_size(kVectorBytes)));
 };
 
+// They are computed with in float.
+template <>
+struct VectorOf<Bf16> : VectorOf<float> {};
+
 template <typename T>
 using Vec = typename VectorOf<T>::Type;
 
 template <typename T>
 constexpr size_t kLanes = kVectorBytes / sizeof(T);
 
+// Load and Store convert numbers of 16 bits: Store rounds to nearest even and leaves NaN a NaN.
 template <typename T>
 inline __attribute__((always_inline)) Vec<T> Load(const T* p) {
   Vec<T> v;
@@ -67,6 +110,31 @@ inline __attribute__((always_inline)) Vec<T> Load(const T* p) {
 template <typename T>
 inline __attribute__((always_inline)) void Store(T* p, Vec<T> v) {
   __builtin_memcpy(p, &v, sizeof v);
+}
+
+using Words = VectorOf<float>::Int;
+typedef uint16_t Halves __attribute__((vector_size(kVectorBytes / 2)));
+
+inline __attribute__((always_inline)) Vec<float> Load(const Bf16* p) {
+  Halves halves;
+  __builtin_memcpy(&halves, p, sizeof halves);
+  return (Vec<float>)(__builtin_convertvector(halves, Words) << 16);
+}
+
+inline __attribute__((always_inline)) Words RoundToBf16(Vec<float> v) {
+  const Words bits = (Words)v;
+  const Words rounded = (bits + (0x7fffu + ((bits >> 16) & 1u))) >> 16;
+  return (bits & 0x7fffffffu) > 0x7f800000u ? (bits >> 16) | 0x40u : rounded;
+}
+
+// The instruction takes denormal numbers for zero.
+inline __attribute__((always_inline)) void Store(Bf16* p, Vec<float> v) {
+#ifdef __AVX512BF16__
+  const Halves halves = (Halves)_mm512_cvtneps_pbh((__m512)v);
+#else
+  const Halves halves = __builtin_convertvector(RoundToBf16(v), Halves);
+#endif
+  __builtin_memcpy(p, &halves, sizeof halves);
 }
 
 // The first `count` < kLanes elements; the other lanes are zero.
@@ -82,6 +150,28 @@ template <typename T>
 inline void StorePart(T* p, Vec<T> v, size_t count) {
   for (size_t i = 0; i < count; i++)
     p[i] = v[i];
+}
+
+#ifdef __AVX512F__
+inline Vec<float> LoadPart(const float* p, size_t count) {
+  return (Vec<float>)_mm512_maskz_loadu_ps(__mmask16((1u << count) - 1), p);
+}
+
+inline void StorePart(float* p, Vec<float> v, size_t count) {
+  _mm512_mask_storeu_ps(p, __mmask16((1u << count) - 1), (__m512)v);
+}
+#endif
+
+inline Vec<float> LoadPart(const Bf16* p, size_t count) {
+  Bf16 whole[kLanes<float>] = {};
+  __builtin_memcpy(whole, p, count * sizeof(Bf16));
+  return Load(whole);
+}
+
+inline void StorePart(Bf16* p, Vec<float> v, size_t count) {
+  Bf16 whole[kLanes<float>];
+  Store(whole, v);
+  __builtin_memcpy(p, whole, count * sizeof(Bf16));
 }
 
 template <typename T>
@@ -102,7 +192,7 @@ inline T SumLanes(Vec<T> v) {
 
 // exp(x) = 2^n * exp(r), |r| <= ln2 / 2, the latter by its Taylor polynomial (error 5e-9 for float,
 // 4e-18 for double). Arguments outside the normal range are clamped.
-template <typename T>
+template <typename T, int kDegree = Bits<T>::kDegree>
 inline __attribute__((always_inline)) Vec<T> Exp(Vec<T> x) {
   using B = Bits<T>;
   using IntVec = typename VectorOf<T>::Int;
@@ -126,9 +216,9 @@ inline __attribute__((always_inline)) Vec<T> Exp(Vec<T> x) {
                                  1. / 39916800,
                                  1. / 479001600,
                                  1. / 6227020800.};
-  Vec<T> p = Fill<T>(T(kInverse[B::kDegree]));
+  Vec<T> p = Fill<T>(T(kInverse[kDegree]));
 #pragma GCC unroll 16
-  for (int i = B::kDegree - 1; i >= 0; i--)
+  for (int i = kDegree - 1; i >= 0; i--)
     p = p * r + T(kInverse[i]);
   return (Vec<T>)((IntVec)p + ((IntVec)shifted << B::kMantissa));
 }
@@ -139,14 +229,14 @@ inline __attribute__((always_inline)) void ForVectors(size_t count, const Body& 
   size_t i = 0;
   for (; i + kLanes<T> <= count; i += kLanes<T>) {
     body(
-        i, [](const T* p) __attribute__((always_inline)) { return Load(p); },
-        [](T * p, Vec<T> v) __attribute__((always_inline)) { Store(p, v); });
+        i, [](const auto* p) __attribute__((always_inline)) { return Load(p); },
+        [](auto* p, Vec<T> v) __attribute__((always_inline)) { Store(p, v); });
   }
   if (i < count) {
     const size_t rest = count - i;
     body(
-        i, [rest](const T* p) { return LoadPart(p, rest); },
-        [rest](T* p, Vec<T> v) { StorePart(p, v, rest); });
+        i, [rest](const auto* p) { return LoadPart(p, rest); },
+        [rest](auto* p, Vec<T> v) { StorePart(p, v, rest); });
   }
 }
 

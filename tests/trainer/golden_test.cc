@@ -37,7 +37,7 @@ constexpr double kWithin = 1e-5;
 // called of Model.
 double ForwardAndBackward(Model<float>& model, const GoldenBatch& batch, Share share,
                           const ModelConfig& config, double scale) {
-  Activations<float> activations(config, share.count, Recompute::kNone);
+  Activations<float> activations(config, share.count, Recompute::kNone, model.input_type());
   const Token* inputs = batch.inputs.data() + share.first * config.seq;
   const Token* targets = batch.targets.data() + share.first * config.seq;
   model.Forward(inputs, share.count, activations);

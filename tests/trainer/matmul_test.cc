@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "tests/trainer/finite_difference.h"
+#include "trainer/ops.h"
 
 namespace weft::trainer::matmul_test {
 namespace {
@@ -20,10 +21,10 @@ TEST(ReferenceMatmul, BackwardIsTheGradientOfForward) {
     const auto weights = RandomValues(15, 4);
     std::vector<double> y(15), dx(12), dw(20, 0);
     const auto f = [&] {
-      matmul->Forward(x.data(), NumbersOf(w.data()), bias.data(), y.data(), shape, transposed);
+      matmul->Forward(x.data(), w.data(), {bias.data()}, y.data(), shape, transposed);
       return Dot(y, weights);
     };
-    matmul->BackwardInput(weights.data(), NumbersOf(w.data()), dx.data(), shape, transposed);
+    matmul->BackwardInput(weights.data(), w.data(), dx.data(), shape, transposed);
     matmul->BackwardWeight(x.data(), weights.data(), dw.data(), shape, transposed);
     ExpectGradient("x", x.data(), dx.data(), x.size(), f);
     ExpectGradient("w", w.data(), dw.data(), w.size(), f);
@@ -36,6 +37,7 @@ double Difference(Precision precision, MatmulShape s, bool transposed) {
   const auto plain = MakeReferenceMatmul<float>(precision);
   const auto x = ToFloat(RandomValues(s.m * s.k, 1)), w = ToFloat(RandomValues(s.k * s.n, 2));
   const auto bias = ToFloat(RandomValues(s.n, 3)), dy = ToFloat(RandomValues(s.m * s.n, 4));
+  const auto addend = ToFloat(RandomValues(s.m * s.n, 5));
   double worst = 0;
   const auto compare = [&](size_t count, const auto& run) {
     std::vector<float> a(count, 0.5f), b(count, 0.5f);
@@ -45,13 +47,13 @@ double Difference(Precision precision, MatmulShape s, bool transposed) {
       worst = std::max(worst, std::abs(double(a[i]) - b[i]));
   };
   compare(s.m * s.n, [&](Matmul<float>& m, float* y) {
-    m.Forward(x.data(), NumbersOf(w.data()), bias.data(), y, s, transposed);
+    m.Forward(x.data(), w.data(), {bias.data()}, y, s, transposed);
   });
   compare(s.m * s.n, [&](Matmul<float>& m, float* y) {
-    m.Forward(x.data(), NumbersOf(w.data()), nullptr, y, s, transposed);
+    m.Forward(x.data(), w.data(), {nullptr, addend.data()}, y, s, transposed);
   });
   compare(s.m * s.k, [&](Matmul<float>& m, float* dx) {
-    m.BackwardInput(dy.data(), NumbersOf(w.data()), dx, s, transposed);
+    m.BackwardInput(dy.data(), w.data(), dx, s, transposed);
   });
   compare(s.k * s.n, [&](Matmul<float>& m, float* dw) {
     m.BackwardWeight(x.data(), dy.data(), dw, s, transposed);
@@ -81,14 +83,64 @@ TEST(Matmul, Bf16RoundsInputsOnly) {
   }
 }
 
+// Rows of an operand of bfloat16, three numbers longer than its columns.
+std::vector<uint16_t> Apart(const std::vector<float>& x, size_t rows, size_t columns) {
+  std::vector<uint16_t> apart(rows * (columns + 3), 0x7fc1);  // not numbers
+  for (size_t i = 0; i < rows; i++)
+    GetOps<float>().to_bf16(&x[i * columns], &apart[i * (columns + 3)], columns);
+  return apart;
+}
+
+void ExpectSameNumbers(const std::vector<float>& expected, const std::vector<uint16_t>& apart,
+                       size_t rows, size_t columns) {
+  const Numbers view(apart.data(), NumberType::kBf16, columns + 3);
+  for (size_t i = 0; i < rows; i++) {
+    std::vector<float> row(columns);
+    GetOps<float>().widen(view.Rows(i, columns), row.data(), columns);
+    for (size_t j = 0; j < columns; j++)
+      ASSERT_NEAR(row[j], expected[i * columns + j], std::abs(row[j]) / 256 + 1e-6)
+          << i << " " << j;
+    EXPECT_EQ(apart[i * (columns + 3) + columns], 0x7fc1);
+  }
+}
+
+// Inputs that are bfloat16 already, in rows that are apart, and results that become it.
+TEST(Matmul, ReadsAndWritesBf16WhereItLies) {
+  if (!PrecisionSupported(Precision::kBf16)) GTEST_SKIP() << "oneDNN has no bf16 on this CPU";
+  constexpr NumberType kBf16 = NumberType::kBf16;
+  for (const MatmulShape& s : {MatmulShape{33, 17, 9}, {64, 48, 32}, {9, 20, 512}}) {
+    for (const bool transposed : {false, true}) {
+      const auto x = ToFloat(RandomValues(s.m * s.k, 1)), w = ToFloat(RandomValues(s.k * s.n, 2));
+      const auto bias = ToFloat(RandomValues(s.n, 3)), dy = ToFloat(RandomValues(s.m * s.n, 4));
+      const auto xs = Apart(x, s.m, s.k), dys = Apart(dy, s.m, s.n);
+      const Numbers x_view(xs.data(), kBf16, s.k + 3), dy_view(dys.data(), kBf16, s.n + 3);
+      for (const auto& matmul :
+           {MakeMatmul<float>(Precision::kBf16), MakeReferenceMatmul<float>(Precision::kBf16)}) {
+        EXPECT_EQ(matmul->input_type(), kBf16);
+        std::vector<float> y(s.m * s.n), dx(s.m * s.k), dw(s.k * s.n), dw_apart = dw;
+        matmul->Forward(x.data(), w.data(), {bias.data()}, y.data(), s, transposed);
+        matmul->BackwardInput(dy.data(), w.data(), dx.data(), s, transposed);
+        matmul->BackwardWeight(x.data(), dy.data(), dw.data(), s, transposed);
+        auto y_apart = Apart(y, s.m, s.n), dx_apart = Apart(dx, s.m, s.k);
+        matmul->Forward(x_view, w.data(), {bias.data()}, {y_apart.data(), kBf16, s.n + 3}, s,
+                        transposed);
+        ExpectSameNumbers(y, y_apart, s.m, s.n);
+        matmul->BackwardInput(dy_view, w.data(), {dx_apart.data(), kBf16, s.k + 3}, s, transposed);
+        ExpectSameNumbers(dx, dx_apart, s.m, s.k);
+        matmul->BackwardWeight(x_view, dy_view, dw_apart.data(), s, transposed);
+        for (size_t i = 0; i < dw.size(); i++)
+          ASSERT_NEAR(dw_apart[i], dw[i], Bound(s)) << i;
+      }
+    }
+  }
+}
+
 TEST(Matmul, SameBitsEveryTime) {
   const MatmulShape s{100, 60, 70};
   const auto x = ToFloat(RandomValues(s.m * s.k, 1)), w = ToFloat(RandomValues(s.k * s.n, 2));
   std::vector<float> first(s.m * s.n), again(s.m * s.n);
-  MakeMatmul<float>(Precision::kFp32)
-      ->Forward(x.data(), NumbersOf(w.data()), nullptr, first.data(), s);
-  MakeMatmul<float>(Precision::kFp32)
-      ->Forward(x.data(), NumbersOf(w.data()), nullptr, again.data(), s);
+  MakeMatmul<float>(Precision::kFp32)->Forward(x.data(), w.data(), {}, first.data(), s);
+  MakeMatmul<float>(Precision::kFp32)->Forward(x.data(), w.data(), {}, again.data(), s);
   EXPECT_EQ(first, again);
 }
 

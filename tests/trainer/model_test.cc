@@ -77,8 +77,8 @@ class MovingHooks : public UnitHooks<double> {
   UnitView<double> Lend(size_t unit, std::vector<Loan>& loans, bool grads) {
     Loan& loan = loans.emplace_back(Loan{rest_.data[unit], rest_.grad[unit], {}});
     for (size_t p = 0; p < loan.data.size(); p++) {
-      loan.views.push_back({NumbersOf(loan.data[p].data()), grads ? loan.grad[p].data() : nullptr,
-                            loan.data[p].size()});
+      loan.views.push_back(
+          {loan.data[p].data(), grads ? loan.grad[p].data() : nullptr, loan.data[p].size()});
     }
     return loan.views;
   }
@@ -104,7 +104,7 @@ struct Runner {
 
   Runner(const ModelConfig& config, const std::unique_ptr<Matmul<T>>& matmul, UnitHooks<T>& hooks,
          Recompute recompute = Recompute::kNone)
-      : model(config, 2, *matmul, hooks), kept(config, 2, recompute) {}
+      : model(config, 2, *matmul, hooks), kept(config, 2, recompute, model.input_type()) {}
 
   // Forward and backward; the loss.
   double Step(const Token* inputs, const Token* targets, double scale) {
@@ -294,9 +294,11 @@ TEST(Dropout, EachStepLayerAndPlaceHasAMaskOfItsOwn) {
 
 TEST(Model, RecomputationKeepsAQuarterOfTheActivationsOfTwelveLayers) {
   const ModelConfig model = {.seq = 256, .width = 384, .layers = 12, .heads = 6};
-  const double all = double(WorkingNumbers(model, 8, Recompute::kNone));
-  EXPECT_LT(double(WorkingNumbers(model, 8, Recompute::kSelective)), 0.7 * all);
-  EXPECT_LT(double(WorkingNumbers(model, 8, Recompute::kFull)), 0.25 * all);
+  for (const NumberType inputs : {NumberType::kFloat32, NumberType::kBf16}) {
+    const double all = double(WorkingBytes(model, 8, Recompute::kNone, inputs));
+    EXPECT_LT(double(WorkingBytes(model, 8, Recompute::kSelective, inputs)), 0.75 * all);
+    EXPECT_LT(double(WorkingBytes(model, 8, Recompute::kFull, inputs)), 0.25 * all);
+  }
 }
 
 // More rows than a tile has, and a tile that is not full.
@@ -312,16 +314,17 @@ TEST(OutputHead, TilesGiveTheGradientsOfTheWhole) {
     targets[i] = Token(i * 7 % 9);
   std::vector<double> logits(kRows * 12), dweight(12 * 8), dhidden(kRows * 8), dx(kRows * 8),
       dw(12 * 8);
-  const double loss = head.Backward(NumbersOf(weight.data()), hidden.data(), targets.data(), kRows,
-                                    0.5, dweight.data(), dhidden.data());
+  const double loss = head.Backward(weight.data(), hidden.data(), targets.data(), kRows, 0.5,
+                                    dweight.data(), dhidden.data());
   const MatmulShape whole = {kRows, 8, 12};
-  matmul->Forward(hidden.data(), NumbersOf(weight.data()), nullptr, logits.data(), whole, true);
-  EXPECT_NEAR(
-      loss, GetOps<double>().cross_entropy(logits.data(), targets.data(), 0.5, kRows, 9, 12), 1e-9);
-  EXPECT_NEAR(head.Loss(NumbersOf(weight.data()), hidden.data(), targets.data(), kRows), loss,
+  matmul->Forward(hidden.data(), weight.data(), {}, logits.data(), whole, true);
+  EXPECT_NEAR(loss,
+              GetOps<double>().cross_entropy(logits.data(), targets.data(), 0.5,
+                                             NumberType::kFloat64, kRows, 9, 12),
               1e-9);
+  EXPECT_NEAR(head.Loss(weight.data(), hidden.data(), targets.data(), kRows), loss, 1e-9);
   matmul->BackwardWeight(hidden.data(), logits.data(), dw.data(), whole, true);
-  matmul->BackwardInput(logits.data(), NumbersOf(weight.data()), dx.data(), whole, true);
+  matmul->BackwardInput(logits.data(), weight.data(), dx.data(), whole, true);
   for (size_t i = 0; i < dw.size(); i++)
     EXPECT_NEAR(dweight[i], dw[i], 1e-11);
   EXPECT_EQ(dhidden, dx);
@@ -513,13 +516,14 @@ TEST(Model, DefaultHasOneToThreeMillionParameters) {
 }
 
 #ifndef WEFT_SANITIZE  // whose allocators mallinfo2 does not know
-TEST(Model, KeepsAsManyNumbersAsThePlanSays) {
+TEST(Model, KeepsAsManyBytesAsThePlanSays) {
   for (const ModelConfig& config :
        {ModelConfig{.seq = 64, .width = 96, .layers = 3, .heads = 4},
         ModelConfig{.seq = 128, .width = 32, .layers = 1, .heads = 2}}) {
     for (const size_t batch : {4, 9}) {
       OwnedParams<float> params(ModelUnits(config));
-      const auto matmul = MakeReferenceMatmul<float>(Precision::kFp32);
+      const auto matmul =
+          MakeReferenceMatmul<float>(batch == 4 ? Precision::kFp32 : Precision::kBf16);
       const auto taken = [] {
         const struct mallinfo2 info = mallinfo2();
         return double(info.uordblks + info.hblkhd);
@@ -527,8 +531,8 @@ TEST(Model, KeepsAsManyNumbersAsThePlanSays) {
       const double before = taken();
       const Model<float> model(config, batch, *matmul, params);
       const Recompute recompute = batch == 4 ? Recompute::kNone : Recompute::kSelective;
-      const Activations<float> activations(config, batch, recompute);
-      const double planned = double(WorkingNumbers(config, batch, recompute) * sizeof(float));
+      const Activations<float> activations(config, batch, recompute, model.input_type());
+      const auto planned = double(WorkingBytes(config, batch, recompute, model.input_type()));
       EXPECT_NEAR((taken() - before) / planned, 1, 0.02) << planned;
     }
   }

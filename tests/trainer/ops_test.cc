@@ -10,6 +10,8 @@
 namespace weft::trainer::ops_test {
 namespace {
 
+constexpr NumberType kDouble = NumberType::kFloat64;
+
 // Every test runs on every instruction set of this machine.
 class OpsTest : public testing::TestWithParam<Isa> {
  protected:
@@ -58,8 +60,7 @@ TEST_P(OpsTest, EmbeddingGradient) {
   const auto weights = RandomValues(kBatch * kSeq * kWidth, 3);
   std::vector<double> out(weights.size()), dwte(wte.size()), dwpe(wpe.size());
   const auto f = [&] {
-    ops().embed(tokens, NumbersOf(wte.data()), NumbersOf(wpe.data()), out.data(), kBatch, kSeq,
-                kWidth);
+    ops().embed(tokens, wte.data(), wpe.data(), out.data(), kBatch, kSeq, kWidth);
     return Dot(out, weights);
   };
   ops().embed_backward(tokens, weights.data(), dwte.data(), dwpe.data(), kBatch, kSeq, kWidth);
@@ -212,7 +213,7 @@ TEST_P(OpsTest, GeluIsItsTanhFormAndHasItsGradient) {
   const auto weights = RandomValues(x.size(), 2);
   std::vector<double> out(x.size()), dx(x.size());
   const auto f = [&] {
-    ops().gelu(x.data(), out.data(), x.size());
+    ops().gelu(x.data(), out.data(), 1, x.size());
     return Dot(out, weights);
   };
   f();
@@ -220,8 +221,11 @@ TEST_P(OpsTest, GeluIsItsTanhFormAndHasItsGradient) {
     const double u = std::sqrt(2 / M_PI) * (x[i] + 0.044715 * x[i] * x[i] * x[i]);
     EXPECT_NEAR(out[i], 0.5 * x[i] * (1 + std::tanh(u)), 1e-12);
   }
-  ops().gelu_backward(x.data(), weights.data(), dx.data(), x.size());
+  std::vector<double> sums(x.size(), 1);
+  ops().gelu_backward(x.data(), weights.data(), dx.data(), sums.data(), 1, x.size());
   ExpectGradient("x", x.data(), dx.data(), x.size(), f);
+  for (size_t i = 0; i < x.size(); i++)
+    EXPECT_NEAR(sums[i], 1 + dx[i], 1e-12);
 }
 
 TEST_P(OpsTest, ResidualAndBiasGradientsAreSums) {
@@ -255,11 +259,12 @@ TEST_P(OpsTest, CrossEntropyGradient) {
     constexpr double kScale = 0.25;
     const auto f = [&] {
       auto copy = logits;
-      return kScale * ops().cross_entropy(copy.data(), targets, 0, kRows, columns, columns);
+      return kScale *
+             ops().cross_entropy(copy.data(), targets, 0, kDouble, kRows, columns, columns);
     };
     auto gradient = logits;
     const double loss =
-        ops().cross_entropy(gradient.data(), targets, kScale, kRows, columns, columns);
+        ops().cross_entropy(gradient.data(), targets, kScale, kDouble, kRows, columns, columns);
     EXPECT_DOUBLE_EQ(kScale * loss, f());
     ExpectGradient("logits", logits.data(), gradient.data(), logits.size(), f);
   }
@@ -268,7 +273,7 @@ TEST_P(OpsTest, CrossEntropyGradient) {
 TEST_P(OpsTest, CrossEntropySurvivesLargeLogits) {
   float logits[4] = {1000, 0, -1000, 999};
   const Token target = 3;
-  const double loss = ops32().cross_entropy(logits, &target, 1, 1, 4, 4);
+  const double loss = ops32().cross_entropy(logits, &target, 1, NumberType::kFloat32, 1, 4, 4);
   EXPECT_NEAR(loss, std::log(1 + std::exp(1.0)), 1e-5);
   EXPECT_NEAR(logits[0] + logits[1] + logits[2] + logits[3], 0, 1e-6);
 }
@@ -300,8 +305,8 @@ TEST_P(OpsTest, CrossEntropyLeavesOutWhatStandsBehindTheColumns) {
   for (size_t row = 0; row < kRows; row++)
     std::copy_n(logits.begin() + long(row * kColumns), kColumns,
                 apart.begin() + long(row * kStride));
-  EXPECT_EQ(ops().cross_entropy(apart.data(), targets, 0.5, kRows, kColumns, kStride),
-            ops().cross_entropy(dense.data(), targets, 0.5, kRows, kColumns, kColumns));
+  EXPECT_EQ(ops().cross_entropy(apart.data(), targets, 0.5, kDouble, kRows, kColumns, kStride),
+            ops().cross_entropy(dense.data(), targets, 0.5, kDouble, kRows, kColumns, kColumns));
   for (size_t i = 0; i < apart.size(); i++) {
     const size_t row = i / kStride, column = i % kStride;
     EXPECT_EQ(apart[i], column < kColumns ? dense[row * kColumns + column] : 0) << i;
@@ -373,8 +378,8 @@ TEST_P(OpsTest, EmbedsTablesOf16BitsAsTheirValues) {
     ops32().widen({wpe.data(), type}, wide_positions.data(), wide_positions.size());
     std::vector<float> out(kBatch * kSeq * kWidth), expected(out.size());
     ops32().embed(tokens, {wte.data(), type}, {wpe.data(), type}, out.data(), kBatch, kSeq, kWidth);
-    ops32().embed(tokens, NumbersOf(wide.data()), NumbersOf(wide_positions.data()), expected.data(),
-                  kBatch, kSeq, kWidth);
+    ops32().embed(tokens, wide.data(), wide_positions.data(), expected.data(), kBatch, kSeq,
+                  kWidth);
     EXPECT_EQ(out, expected);
     EXPECT_EQ(out[kWidth + 20], wide[size_t{69'999} * kWidth + 20] + wide_positions[kWidth + 20]);
   }
@@ -395,11 +400,13 @@ TEST_P(OpsTest, Bf16RoundsToNearestEvenAndKeepsNaN) {
 }
 
 std::string IsaName(const testing::TestParamInfo<Isa>& info) {
+  if (info.param == Isa::kAvx512Bf16) return "Avx512Bf16";
   if (info.param == Isa::kAvx512) return "Avx512";
   return info.param == Isa::kAvx2 ? "Avx2" : "Scalar";
 }
 
-INSTANTIATE_TEST_SUITE_P(Isas, OpsTest, testing::Values(Isa::kScalar, Isa::kAvx2, Isa::kAvx512),
+INSTANTIATE_TEST_SUITE_P(Isas, OpsTest,
+                         testing::Values(Isa::kScalar, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16),
                          IsaName);
 
 }  // namespace

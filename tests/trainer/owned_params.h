@@ -41,8 +41,7 @@ class OwnedParams : public UnitHooks<T> {
   UnitView<T> View(size_t unit) {
     views_[unit].clear();
     for (size_t p = 0; p < data[unit].size(); p++) {
-      views_[unit].push_back(
-          {NumbersOf(data[unit][p].data()), grad[unit][p].data(), data[unit][p].size()});
+      views_[unit].push_back({data[unit][p].data(), grad[unit][p].data(), data[unit][p].size()});
     }
     return views_[unit];
   }

@@ -35,7 +35,7 @@ class ReferenceStep {
         owned_(units_),
         matmul_(MakeMatmul<float>(config.precision)),
         model_(config.model, config.global_batch, *matmul_, owned_),
-        kept_(config.model, config.global_batch, Recompute::kNone),
+        kept_(config.model, config.global_batch, Recompute::kNone, model_.input_type()),
         sampler_(TestCorpus().train.size(), config.model.seq, config.global_batch, config.seed) {}
 
   Result Step(size_t step, const Params& params) {

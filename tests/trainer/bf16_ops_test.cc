@@ -1,0 +1,270 @@
+// Operations on bfloat16 beside the same on float32 or float64 of the same numbers, in rows that are apart.
+#ifndef WEFT_SANITIZE
+#include <omp.h>
+#endif
+
+#include <cmath>
+#include <vector>
+
+#include "tests/trainer/finite_difference.h"
+#include "trainer/ops.h"
+
+namespace weft::trainer::bf16_ops_test {
+namespace {
+
+constexpr NumberType kBf16 = NumberType::kBf16;
+// Half the distance of two neighbours, relative.
+constexpr double kRounding = 1.0 / 256;
+
+// A matrix of bfloat16 whose rows are three numbers longer than its columns; what is between them must not change.
+class Matrix {
+ public:
+  static constexpr size_t kGap = 3;
+  static constexpr uint16_t kUntouched = 0x7fab;
+
+  Matrix(size_t rows, size_t columns)
+      : rows_(rows), columns_(columns), bits_(rows * (columns + kGap), kUntouched) {}
+
+  Matrix(size_t rows, size_t columns, const std::vector<double>& values) : Matrix(rows, columns) {
+    for (size_t i = 0; i < rows; i++) {
+      const std::vector<float> row(values.begin() + long(i * columns),
+                                   values.begin() + long((i + 1) * columns));
+      OpsFor<float>(Isa::kScalar).to_bf16(row.data(), &bits_[i * (columns + kGap)], columns);
+    }
+  }
+
+  Numbers view() const { return {bits_.data(), kBf16, columns_ + kGap}; }
+
+  MutableNumbers view() { return {bits_.data(), kBf16, columns_ + kGap}; }
+
+  // [rows, columns]
+  std::vector<double> values() const {
+    std::vector<double> all;
+    for (size_t i = 0; i < rows_; i++) {
+      std::vector<double> row(columns_);
+      OpsFor<double>(Isa::kScalar).widen(view().Rows(i, columns_), row.data(), columns_);
+      all.insert(all.end(), row.begin(), row.end());
+    }
+    return all;
+  }
+
+  void ExpectUntouchedGaps() const {
+    for (size_t i = 0; i < bits_.size(); i++) {
+      if (i % (columns_ + kGap) >= columns_) {
+        ASSERT_EQ(bits_[i], kUntouched) << i;
+      }
+    }
+  }
+
+ private:
+  size_t rows_, columns_;
+  std::vector<uint16_t> bits_;
+};
+
+std::vector<float> ToFloat(const std::vector<double>& x) {
+  return {x.begin(), x.end()};
+}
+
+void ExpectRounded(const Matrix& got, const std::vector<double>& expected, double absolute = 0) {
+  got.ExpectUntouchedGaps();
+  const std::vector<double> values = got.values();
+  ASSERT_EQ(values.size(), expected.size());
+  for (size_t i = 0; i < values.size(); i++) {
+    ASSERT_NEAR(values[i], expected[i], std::abs(expected[i]) * kRounding + absolute + 1e-30) << i;
+  }
+}
+
+class Bf16OpsTest : public testing::TestWithParam<Isa> {
+ protected:
+  void SetUp() override {
+    if (!IsaSupported(GetParam())) GTEST_SKIP() << "this CPU lacks the instructions";
+  }
+
+  const Ops<float>& ops() const { return OpsFor<float>(GetParam()); }
+};
+
+TEST_P(Bf16OpsTest, NormsAndRoundedGradientsAreThoseOfFloatsRounded) {
+  for (const size_t width : {1, 15, 16, 40}) {
+    constexpr size_t kRows = 5;
+    const std::vector<float> x = ToFloat(RandomValues(kRows * width, 1));
+    const std::vector<float> gamma = ToFloat(RandomValues(width, 2)), beta(width, 0.5f);
+    std::vector<float> whole(x.size()), mean(kRows), rstd(kRows), sums(width, 1),
+        expected(width, 1);
+    Matrix norm(kRows, width), narrow(kRows, width);
+    ops().layer_norm(x.data(), gamma.data(), beta.data(), whole.data(), mean.data(), rstd.data(),
+                     kRows, width);
+    ops().layer_norm(x.data(), gamma.data(), beta.data(), norm.view(), mean.data(), rstd.data(),
+                     kRows, width);
+    ExpectRounded(norm, {whole.begin(), whole.end()});
+    ops().narrow(x.data(), narrow.view(), sums.data(), kRows, width);
+    ExpectRounded(narrow, {x.begin(), x.end()});
+    ops().column_sum(x.data(), expected.data(), kRows, width);
+    EXPECT_EQ(sums, expected);
+  }
+}
+
+TEST_P(Bf16OpsTest, GeluAndItsGradientAreThoseOfDoublesRounded) {
+  for (const size_t columns : {1, 16, 37}) {
+    constexpr size_t kRows = 3;
+    std::vector<double> values = RandomValues(kRows * columns, 4);
+    for (double& v : values)
+      v *= 6;
+    const Matrix x(kRows, columns, values), dout(kRows, columns, RandomValues(values.size(), 5));
+    const std::vector<double> in = x.values(), d = dout.values();
+    std::vector<double> out(in.size()), dx(in.size()), dsums(columns, 2);
+    std::vector<float> sums(columns, 2);
+    const Ops<double>& exact = OpsFor<double>(Isa::kScalar);
+    exact.gelu(in.data(), out.data(), kRows, columns);
+    exact.gelu_backward(in.data(), d.data(), dx.data(), dsums.data(), kRows, columns);
+    Matrix got(kRows, columns), gradient(kRows, columns);
+    ops().gelu(x.view(), got.view(), kRows, columns);
+    // Relative to what cancels.
+    ExpectRounded(got, out, 1e-5);
+    ops().gelu_backward(x.view(), dout.view(), gradient.view(), sums.data(), kRows, columns);
+    ExpectRounded(gradient, dx, 1e-5);
+    for (size_t j = 0; j < columns; j++)
+      EXPECT_NEAR(sums[j], dsums[j], 1e-4);
+  }
+}
+
+TEST_P(Bf16OpsTest, ColumnSumsAreThoseOfTheWidenedNumbers) {
+  constexpr size_t kRows = 7, kColumns = 35;
+  const Matrix x(kRows, kColumns, RandomValues(kRows * kColumns, 6));
+  std::vector<float> sums(kColumns, 1), expected(kColumns, 1);
+  ops().column_sum(x.view(), sums.data(), kRows, kColumns);
+  ops().column_sum(ToFloat(x.values()).data(), expected.data(), kRows, kColumns);
+  EXPECT_EQ(sums, expected);
+}
+
+TEST_P(Bf16OpsTest, GradientsOfLogitsTakeTheBeginningOfTheirRows) {
+  for (const size_t columns : {1, 16, 19, 40}) {
+    constexpr size_t kRows = 3;
+    const size_t stride = columns + 5;
+    std::vector<float> logits = ToFloat(RandomValues(kRows * stride, 7)), whole = logits;
+    const Token targets[kRows] = {0, Token(columns - 1), Token(columns / 2)};
+    EXPECT_EQ(ops().cross_entropy(logits.data(), targets, 0.25, kBf16, kRows, columns, stride),
+              ops().cross_entropy(whole.data(), targets, 0.25, NumberType::kFloat32, kRows, columns,
+                                  stride));
+    for (size_t i = 0; i < kRows; i++) {
+      std::vector<float> row(stride);
+      ops().widen(Numbers(logits.data(), kBf16, 2 * stride).Rows(i, stride), row.data(), stride);
+      for (size_t j = 0; j < stride; j++) {
+        const double expected = whole[i * stride + j];
+        ASSERT_NEAR(row[j], expected, std::abs(expected) * kRounding) << i << " " << j;
+      }
+    }
+  }
+}
+
+// The products round their inputs: probabilities, and gradients of scores.
+TEST_P(Bf16OpsTest, AttentionIsThatOfDoublesWithinWhatIsRounded) {
+  for (const uint32_t threshold : {0, 20'000}) {
+    const DropoutMask mask = {.key = 5, .first_row = 70, .threshold = threshold};
+    for (const size_t seq : {1, 2, 31, 33, 70}) {
+      for (const size_t dim : {1, 4, 9, 16, 33}) {
+        SCOPED_TRACE(testing::Message() << seq << " tokens, dimension " << dim);
+        const AttentionShape shape{2, seq, 3, dim};
+        const size_t rows = 2 * seq, width = 3 * dim;
+        const Matrix qkv(rows, 3 * width, RandomValues(rows * 3 * width, seq + dim));
+        const Matrix dout(rows, width, RandomValues(rows * width, 8));
+        const std::vector<double> in = qkv.values(), d = dout.values();
+        std::vector<double> out(rows * width), lse(6 * seq), dqkv(in.size());
+        const Ops<double>& exact = OpsFor<double>(Isa::kScalar);
+        exact.attention(in.data(), out.data(), lse.data(), shape, mask);
+        exact.attention_backward(in.data(), out.data(), lse.data(), d.data(), dqkv.data(), shape,
+                                 mask);
+        Matrix got(rows, width), gradient(rows, 3 * width);
+        std::vector<float> got_lse(lse.size());
+        ops().attention(qkv.view(), got.view(), got_lse.data(), shape, mask);
+        // Values and weights are at most about 1, or what dropout makes of it.
+        ExpectRounded(got, out, 0.02);
+        for (size_t i = 0; i < lse.size(); i++)
+          ASSERT_NEAR(got_lse[i], lse[i], 1e-4) << i;
+        ops().attention_backward(qkv.view(), got.view(), got_lse.data(), dout.view(),
+                                 gradient.view(), shape, mask);
+        ExpectRounded(gradient, dqkv, 0.05 * std::sqrt(double(dim)));
+      }
+    }
+  }
+}
+
+// Errors that do not come from rounding would not vanish on average.
+TEST_P(Bf16OpsTest, AttentionsGradientIsRightOnAverage) {
+  const AttentionShape shape{2, 70, 3, 16};
+  const Matrix qkv(140, 144, RandomValues(140 * 144, 1)), dout(140, 48, RandomValues(140 * 48, 2));
+  const std::vector<double> in = qkv.values(), d = dout.values();
+  std::vector<double> out(140 * 48), lse(6 * 70), dqkv(in.size());
+  const Ops<double>& exact = OpsFor<double>(Isa::kScalar);
+  exact.attention(in.data(), out.data(), lse.data(), shape, {});
+  exact.attention_backward(in.data(), out.data(), lse.data(), d.data(), dqkv.data(), shape, {});
+  Matrix got(140, 48), gradient(140, 144);
+  std::vector<float> got_lse(lse.size());
+  ops().attention(qkv.view(), got.view(), got_lse.data(), shape, {});
+  ops().attention_backward(qkv.view(), got.view(), got_lse.data(), dout.view(), gradient.view(),
+                           shape, {});
+  const std::vector<double> values = gradient.values();
+  double error = 0, size = 0;
+  for (size_t i = 0; i < values.size(); i++) {
+    error += (values[i] - dqkv[i]) * (values[i] - dqkv[i]);
+    size += dqkv[i] * dqkv[i];
+  }
+  EXPECT_LT(std::sqrt(error / size), 2 * kRounding);
+}
+
+#ifndef WEFT_SANITIZE  // whose build has one thread
+// All operations that threads share, on matrices that are worth a team.
+template <typename T>
+std::vector<std::vector<T>> RunAll(const Ops<T>& ops, size_t rows, size_t width) {
+  const std::vector<double> values = RandomValues(rows * width, 1);
+  const std::vector<T> x(values.begin(), values.end()), gain(width, T(2)), bias(width, T(1));
+  std::vector<Token> tokens(rows);
+  for (size_t i = 0; i < rows; i++)
+    tokens[i] = Token(i * i % 7);
+  std::vector<T> norm(x.size()), mean(rows), rstd(rows), dx(x.size()), dgain(width), dbias(width);
+  ops.layer_norm(x.data(), gain.data(), bias.data(), norm.data(), mean.data(), rstd.data(), rows,
+                 width);
+  ops.layer_norm_backward(norm.data(), x.data(), gain.data(), mean.data(), rstd.data(), dx.data(),
+                          dgain.data(), dbias.data(), rows, width);
+  std::vector<T> gelu(x.size()), dgelu(x.size()), sums(width), columns(width), out(x.size());
+  ops.gelu(x.data(), gelu.data(), rows, width);
+  ops.gelu_backward(x.data(), norm.data(), dgelu.data(), sums.data(), rows, width);
+  ops.column_sum(x.data(), columns.data(), rows, width);
+  ops.add(x.data(), gelu.data(), out.data(), out.size());
+  std::vector<T> wte(7 * width), wpe(width), embedded(x.size()), narrow(x.size()), more(width);
+  ops.embed_backward(tokens.data(), x.data(), wte.data(), wpe.data(), rows, 1, width);
+  ops.embed(tokens.data(), wte.data(), wpe.data(), embedded.data(), rows, 1, width);
+  ops.narrow(x.data(), narrow.data(), more.data(), rows, width);
+  std::vector<T> logits = x, loss(1);
+  loss[0] =
+      T(ops.cross_entropy(logits.data(), tokens.data(), 0.5, kNumberTypeOf<T>, rows, width, width));
+  return {norm, mean, rstd,     dx,  dgain,   dbias,  gelu, dgelu,  sums,
+          out,  wte,  embedded, wpe, columns, narrow, more, logits, loss};
+}
+
+TEST_P(Bf16OpsTest, AnyNumberOfThreadsGivesTheSameBits) {
+  for (const size_t width : {16, 75}) {
+    omp_set_num_threads(1);
+    const auto one = RunAll(ops(), 1200, width);
+    const auto one64 = RunAll(OpsFor<double>(GetParam()), 1200, width);
+    for (const int threads : {2, 3, 7}) {
+      omp_set_num_threads(threads);
+      EXPECT_EQ(RunAll(ops(), 1200, width), one) << threads;
+      EXPECT_EQ(RunAll(OpsFor<double>(GetParam()), 1200, width), one64) << threads;
+    }
+  }
+  omp_set_num_threads(1);
+}
+#endif
+
+std::string IsaName(const testing::TestParamInfo<Isa>& info) {
+  if (info.param == Isa::kAvx512Bf16) return "Avx512Bf16";
+  if (info.param == Isa::kAvx512) return "Avx512";
+  return info.param == Isa::kAvx2 ? "Avx2" : "Scalar";
+}
+
+INSTANTIATE_TEST_SUITE_P(Isas, Bf16OpsTest,
+                         testing::Values(Isa::kScalar, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16),
+                         IsaName);
+
+}  // namespace
+}  // namespace weft::trainer::bf16_ops_test
