@@ -38,12 +38,6 @@ std::array<Matrix<T, T*>, 6> OthersOf(const ModelConfig& config) {
            {&Block::rstd2, 1, Recompute::kFull}}};
 }
 
-// Numbers between rows of a matrix that products read.
-size_t StrideOf(size_t columns, NumberType type) {
-  constexpr size_t kLine = 64;
-  return columns + kLine / BytesOf(type);
-}
-
 // Sum of size(columns) over all blocks' matrices.
 template <typename Matrices, typename Size>
 size_t SumOf(const Matrices& matrices, size_t layers, Recompute recompute, const Size& size) {
@@ -66,6 +60,11 @@ void Deal(std::vector<BlockActivations<T>>& blocks, const Matrices& matrices, Re
 }
 
 }  // namespace
+
+size_t InputStride(size_t columns, NumberType type) {
+  constexpr size_t kLine = 64;
+  return columns + kLine / BytesOf(type);
+}
 
 template <typename T>
 Activations<T>::Activations(const ModelConfig& config, size_t batch, Recompute recompute,
@@ -96,14 +95,14 @@ T* Activations<T>::Take(size_t count) {
 
 template <typename T>
 MutableNumbers Activations<T>::TakeInput(size_t rows, size_t columns) {
-  const size_t stride = StrideOf(columns, inputs_);
+  const size_t stride = InputStride(columns, inputs_);
   return {TakeBytes(rows * stride * BytesOf(inputs_)), inputs_, stride};
 }
 
 size_t ActivationBytes(const ModelConfig& config, size_t batch, Recompute recompute,
                        NumberType inputs) {
   const auto input = [&](size_t columns) {
-    return StrideOf(columns, inputs) * BytesOf(inputs);
+    return InputStride(columns, inputs) * BytesOf(inputs);
   };
   const auto other = [](size_t columns) {
     return columns * sizeof(float);
@@ -120,20 +119,20 @@ GradientBuffers<T>::GradientBuffers(const ModelConfig& config, size_t batch, Num
   const size_t rows = batch * config.seq;
   residual_.resize(rows * width_);
   norm_.resize(rows * width_);
-  output_.resize(rows * StrideOf(width_, inputs) * BytesOf(inputs));
-  wide_.resize(rows * StrideOf(4 * width_, inputs) * BytesOf(inputs));
-  qkv_.resize(rows * StrideOf(3 * width_, inputs) * BytesOf(inputs));
+  output_.resize(rows * InputStride(width_, inputs) * BytesOf(inputs));
+  wide_.resize(rows * InputStride(4 * width_, inputs) * BytesOf(inputs));
+  qkv_.resize(rows * InputStride(3 * width_, inputs) * BytesOf(inputs));
 }
 
 template <typename T>
 MutableNumbers GradientBuffers<T>::Input(AlignedVector<std::byte>& memory, size_t widths) const {
-  return {memory.data(), inputs_, StrideOf(widths * width_, inputs_)};
+  return {memory.data(), inputs_, InputStride(widths * width_, inputs_)};
 }
 
 size_t GradientBufferBytes(const ModelConfig& config, size_t batch, NumberType inputs) {
   const size_t width = config.width;
   const size_t of_inputs =
-      StrideOf(width, inputs) + StrideOf(4 * width, inputs) + StrideOf(3 * width, inputs);
+      InputStride(width, inputs) + InputStride(4 * width, inputs) + InputStride(3 * width, inputs);
   return batch * config.seq * (2 * width * sizeof(float) + of_inputs * BytesOf(inputs));
 }
 

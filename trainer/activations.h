@@ -29,6 +29,9 @@ namespace weft::trainer {
 // What backward computes again: nothing; norms and GELU, which cost little; all of a block but its input.
 enum class Recompute { kNone, kSelective, kFull };
 
+// Numbers between the rows of a matrix that products read.
+size_t InputStride(size_t columns, NumberType type);
+
 // Of one block, beside what goes into it: matrices of batch * seq rows, in the order of their making.
 template <typename T>
 struct BlockActivations {

@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <limits>
 #include <vector>
+
+#include "trainer/activations.h"
+#include "trainer/aligned_vector.h"
 
 namespace weft::trainer {
 namespace {
@@ -12,7 +16,8 @@ using Steady = std::chrono::steady_clock;
 
 constexpr double kLargestFlops = 2e9;  // of one product, unless it has only kFewestRows
 constexpr size_t kFewestRows = 64;     // fewer are multiplied at a lower rate
-constexpr float kValue = 0.01f;        // of all elements: neither zero nor denormal
+// Of all bytes, so that elements are 0.0115, of any type.
+constexpr std::byte kByte{0x3c};
 
 enum class Direction { kForward, kBackwardInput, kBackwardWeight };
 
@@ -52,29 +57,42 @@ size_t RowsFor(const ModelConfig& model, size_t rows) {
   return std::min(rows, std::max(most, kFewestRows));
 }
 
-// What the products read and write, as large as the largest of them; all but `dw` is the same for each product, so nothing grows.
-struct Operands {
-  std::vector<float> x, w, y, out, dw;
-
-  Operands(const ModelConfig& model, size_t rows) {
+// What the products read and write, as large as the largest of them and of the type and strides that a block's have; all but `dw` is
+// the same for each product, so nothing grows.
+class Operands {
+ public:
+  Operands(const ModelConfig& model, size_t rows, NumberType type) : type_(type) {
     const size_t widest = std::max(4 * model.width, model.padded_vocabulary());
-    x.assign(rows * 4 * model.width, kValue);
-    w.assign(model.width * widest, kValue);
-    y.assign(rows * widest, kValue);
-    out.resize(rows * widest);
-    dw.resize(model.width * widest);
+    const size_t wide_bytes = rows * InputStride(widest, type) * BytesOf(type);
+    x_.resize(rows * InputStride(4 * model.width, type) * BytesOf(type), kByte);
+    y_.resize(wide_bytes, kByte);
+    out_.resize(wide_bytes);
+    w_.resize(model.width * widest * sizeof(float), kByte);
+    dw_.resize(model.width * widest);
   }
 
   void Multiply(const Product& p, Matmul<float>& matmul) {
+    const MutableNumbers x = View(x_, p.shape.k), y = View(y_, p.shape.n);
     switch (p.direction) {
       case Direction::kForward:
-        return matmul.Forward(x.data(), w.data(), {}, out.data(), p.shape, p.w_transposed);
+        return matmul.Forward(x, Weights(), {}, View(out_, p.shape.n), p.shape, p.w_transposed);
       case Direction::kBackwardInput:
-        return matmul.BackwardInput(y.data(), w.data(), out.data(), p.shape, p.w_transposed);
+        return matmul.BackwardInput(y, Weights(), View(out_, p.shape.k), p.shape, p.w_transposed);
       case Direction::kBackwardWeight:
-        return matmul.BackwardWeight(x.data(), y.data(), dw.data(), p.shape, p.w_transposed);
+        return matmul.BackwardWeight(x, y, dw_.data(), p.shape, p.w_transposed);
     }
   }
+
+ private:
+  MutableNumbers View(AlignedVector<std::byte>& matrix, size_t columns) const {
+    return {matrix.data(), type_, InputStride(columns, type_)};
+  }
+
+  Numbers Weights() const { return {w_.data(), NumberType::kFloat32}; }
+
+  const NumberType type_;
+  AlignedVector<std::byte> x_, y_, out_, w_;
+  AlignedVector<float> dw_;
 };
 
 }  // namespace
@@ -83,7 +101,7 @@ GemmRate MeasureGemmRate(const ModelConfig& model, size_t rows, Matmul<float>& m
   GemmRate rate;
   rate.rows = RowsFor(model, rows);
   std::vector<Product> products = ProductsOf(model, rate.rows);
-  Operands operands(model, rate.rows);
+  Operands operands(model, rate.rows, matmul.input_type());
   const auto start = Steady::now();
   const auto seconds_since = [](Steady::time_point from) {
     return std::chrono::duration<double>(Steady::now() - from).count();

@@ -53,6 +53,7 @@ weft_optimizer_config_t OptimizerOf(TrainConfig config) {
       config.loss_scale == 0 ? std::ldexp(1.0, int(config.loss_scale_power)) : config.loss_scale;
   optimizer.loss_scale_growth_steps = int64_t(config.loss_scale_window);
   optimizer.loss_scale_hysteresis = int64_t(config.loss_scale_hysteresis);
+  optimizer.threads = config.threads;
   optimizer.nonfinite = WEFT_NONFINITE_FAIL;
   optimizer.nonfinite_steps = int64_t(config.nonfinite_steps);
   return optimizer;
