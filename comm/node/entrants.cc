@@ -65,7 +65,7 @@ absl::Status Entrants::Await(int64_t deadline_ns) {
       PauseBriefly();
       continue;
     }
-    const absl::Status some =
+    absl::Status some =
         PollForAny(&open, until_ns, nullptr, "waiting for ranks to enter the group");
     if (ResultOf(some) == WEFT_INTERRUPTED) return some;
     if (!some.ok()) break;
