@@ -157,7 +157,7 @@ std::string Checkpoints::ReadRun(const std::string& text) {
       if (value.is_string()) options[key] = value.get<std::string>();
     }
   }
-  const std::string refused = CompareOptions(options);
+  std::string refused = CompareOptions(options);
   if (!refused.empty()) return refused;
   record_ = {};
   record_.step = NumberOf<size_t>(json, "step");

@@ -259,11 +259,11 @@ std::string FormatSeconds(double seconds) {
   if (seconds < 120) return fmt::format("{:.{}f} s", seconds, seconds < 10 ? 2 : 1);
   const double minutes = seconds / 60;
   if (minutes < 120) {
-    const long whole = long(seconds + 0.5);
+    const long whole = std::lround(seconds);
     return fmt::format("{} min {:02} s", whole / 60, whole % 60);
   }
-  const long whole = long(minutes + 0.5);
-  if (whole < 48 * 60) return fmt::format("{} h {:02} min", whole / 60, whole % 60);
+  const long whole = std::lround(minutes);
+  if (whole < 48l * 60) return fmt::format("{} h {:02} min", whole / 60, whole % 60);
   return fmt::format("{} days {} h", whole / 60 / 24, whole / 60 % 24);
 }
 

@@ -36,12 +36,11 @@ ParamSpec PositionTable(const ModelConfig& config) {
 
 template <typename T>
 void FillSinusoids(const ParamSpec& spec, T* data) {
-  const size_t width = size_t(spec.shape[1]);
+  const size_t width = size_t(spec.shape[1]), pairs = width / 2;
   for (size_t i = 0; i < spec.Count(); i++) {
-    const size_t column = i % width;
-    const double frequency =
-        std::pow(kSinusoidBase, -double(column / 2) / std::max(1.0, double(width / 2)));
-    const double angle = double(i / width) * frequency;
+    const size_t row = i / width, column = i % width, pair = column / 2;
+    const double frequency = std::pow(kSinusoidBase, -double(pair) / std::max(1.0, double(pairs)));
+    const double angle = double(row) * frequency;
     data[i] = T(spec.sinusoid * (column % 2 == 0 ? std::sin(angle) : std::cos(angle)));
   }
 }

@@ -1,5 +1,6 @@
 #include "trainer/permutation.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -9,8 +10,9 @@ namespace weft::trainer {
 namespace {
 
 uint64_t RootRoundedUp(uint64_t count) {
-  uint64_t root = uint64_t(std::sqrt(double(count)));  // off by one at most, on either side
-  while (root > 0 && root * root >= count)
+  // Off by one at most, on either side.
+  uint64_t root = std::max(uint64_t{1}, uint64_t(std::sqrt(double(count))));
+  while (root > 1 && root * root >= count)
     root--;
   while (root * root < count)
     root++;

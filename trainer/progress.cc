@@ -53,7 +53,7 @@ size_t ShownBytes(std::string_view text) {
 
 // "60 files and nine tenths of 5 large ones".
 std::string Side(size_t whole, const char* which, size_t cut, const char* part) {
-  const std::string files = fmt::format("{} {}file{}", whole, which, whole == 1 ? "" : "s");
+  std::string files = fmt::format("{} {}file{}", whole, which, whole == 1 ? "" : "s");
   const char* const ending = cut == 1 ? "" : "s";
   if (cut == 0) return files;
   if (whole == 0) return fmt::format("{} {} large file{}", part, cut, ending);

@@ -17,6 +17,7 @@ Share ShareOf(size_t batch, size_t pieces, size_t index) {
 
 WindowSampler::WindowSampler(size_t text_tokens, size_t seq, size_t global_batch, uint64_t seed)
     : seq_(seq), global_batch_(global_batch), seed_(seed) {
+  if (global_batch == 0) throw BadInput("--batch 0: a step needs a sequence; use 1 or more");
   const size_t windows = text_tokens == 0 ? 0 : (text_tokens - 1) / seq;
   if (windows < global_batch) {
     throw BadInput(fmt::format(

@@ -39,7 +39,7 @@ Share ShareOf(size_t batch, size_t pieces, size_t index);
 
 class WindowSampler {
  public:
-  // Throws BadInput when the text has fewer windows than a batch.
+  // Throws BadInput when a batch is empty, or the text has fewer windows than one.
   WindowSampler(size_t text_tokens, size_t seq, size_t global_batch, uint64_t seed);
 
   // `step` begins at `place`, and later ones follow it; by default step 0 at the beginning. A place beyond the epoch's windows begins the next one.

@@ -39,6 +39,7 @@ Token Draw(const float* logits, size_t vocabulary, double temperature, size_t to
                    [&](size_t a, size_t b) { return logits[a] > logits[b]; });
   order.resize(std::min(top, vocabulary));
   std::vector<double> weights;
+  weights.reserve(order.size());
   for (size_t i : order) {
     weights.push_back(std::exp((double(logits[i]) - double(logits[order[0]])) / temperature));
   }

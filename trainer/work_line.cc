@@ -1,6 +1,7 @@
 #include "trainer/work_line.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include <fmt/core.h>
@@ -48,7 +49,7 @@ std::string BarOf(double share) {
 }
 
 std::string ClockTime(double seconds) {
-  const long s = long(seconds + 0.5);
+  const long s = std::lround(seconds);
   return fmt::format("{}:{:02}", s / 60, s % 60);
 }
 

@@ -137,6 +137,7 @@ TEST(WindowSampler, TextOfExactlyOneBatchIsEnoughAndOneByteLessIsNot) {
   EXPECT_EQ(*offsets.rbegin(), (kBatch - 1) * kSeq);
   EXPECT_THROW(WindowSampler(kBatch * kSeq, kSeq, kBatch, 7), BadInput);
   EXPECT_THROW(WindowSampler(0, kSeq, kBatch, 7), BadInput);
+  EXPECT_THROW(WindowSampler(kBatch * kSeq, kSeq, 0, 7), BadInput);
 }
 
 TEST(SpreadWindows, CoversTheTextEvenlyWithoutOverlap) {

@@ -55,8 +55,7 @@ void SortOnce(std::vector<fs::path>& paths) {
   for (fs::path& path : paths)
     path = path.lexically_normal();
   std::ranges::sort(paths);
-  const auto [first, last] = std::ranges::unique(paths);
-  paths.erase(first, last);
+  paths.erase(std::unique(paths.begin(), paths.end()), paths.end());
 }
 
 }  // namespace

@@ -60,8 +60,10 @@ Documents FindDocuments(const std::vector<std::string>& files, double validation
       found.push_back({std::move(file.name), file.path.lexically_normal()});
   }
   std::ranges::sort(found, {}, &FoundFile::path);
-  const auto [first, last] = std::ranges::unique(found, {}, &FoundFile::path);
-  found.erase(first, last);
+  const auto same = [](const FoundFile& a, const FoundFile& b) {
+    return a.path == b.path;
+  };
+  found.erase(std::unique(found.begin(), found.end(), same), found.end());
   for (FoundFile& file : found) {
     const std::string beginning = BeginningOf(file.path);
     std::error_code error;

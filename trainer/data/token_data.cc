@@ -19,6 +19,7 @@ constexpr uint64_t kHeldOutTenth = 10;
 
 TokenText OpenRuns(const std::vector<fs::path>& paths) {
   std::vector<std::shared_ptr<const TokenRun>> runs;
+  runs.reserve(paths.size());
   for (const fs::path& path : paths)
     runs.push_back(std::make_shared<const TokenFile>(path));
   return runs.empty() ? TokenText() : TokenText(std::move(runs));
