@@ -39,6 +39,7 @@ class ConfigFileTest : public testing::Test {
                      const std::string& name = "config") const {
     words.insert(words.begin(), {"weft_train", "--config", Write(name, text)});
     std::vector<char*> argv;
+    argv.reserve(words.size() + 1);
     for (std::string& word : words)
       argv.push_back(word.data());
     argv.push_back(nullptr);

@@ -18,6 +18,7 @@ namespace {
 bool Parse(std::vector<std::string> arguments, ProgramConfig& config, std::string& help) {
   arguments.insert(arguments.begin(), "weft_train");
   std::vector<char*> argv;
+  argv.reserve(arguments.size() + 1);
   for (std::string& argument : arguments)
     argv.push_back(argument.data());
   argv.push_back(nullptr);
@@ -247,12 +248,12 @@ TEST(Options, HelpAndVersionAreNotErrors) {
 }
 
 TEST(Options, BadInputIsOneLineThatNamesTheOption) {
-  const char* const kHuge = "100000000000000000000";  // more than 64 bits hold
+  constexpr const char* kHuge = "100000000000000000000";  // more than 64 bits hold
 
   const struct {
     std::vector<std::string> arguments;
     const char* expected;
-  } kCases[] = {
+  } cases[] = {
       {{"--stepz", "5"}, "--stepz"},
       {{"--steps"}, "--steps"},
       {{"--steps", "many"}, "many"},
@@ -331,7 +332,7 @@ TEST(Options, BadInputIsOneLineThatNamesTheOption) {
       {{"stray"}, "stray"},
   };
 
-  for (const auto& c : kCases) {
+  for (const auto& c : cases) {
     const std::string complaint = Complaint(c.arguments);
     EXPECT_NE(complaint.find(c.expected), std::string::npos) << c.expected << ": " << complaint;
     EXPECT_EQ(complaint.find('\n'), std::string::npos) << complaint;

@@ -103,7 +103,7 @@ TEST(StepPrediction, OneCountOfLayersIsScaledByOperationsAndBytes) {
 
 TEST(StepPrediction, EachFurtherMicroBatchAddsWhatTheSecondDid) {
   TrainConfig config = Tiny();
-  config.global_batch = 2 * 5 * 2;
+  config.global_batch = 20;  // 2 on each rank in each of the 5
   config.accumulate = 5;
   ExpectTimes(PredictStep(config, kTwoOnTwo, MadeUpSample()), 3e-3 + 4 * 2e-3, 7e-4,
               2e-4 + 4 * 1e-4);
@@ -111,7 +111,7 @@ TEST(StepPrediction, EachFurtherMicroBatchAddsWhatTheSecondDid) {
 
 TEST(StepPrediction, SequencesThatWereCutAreScaledByOperations) {
   TrainConfig config = Tiny();
-  config.global_batch = 2 * 8;
+  config.global_batch = 16;  // 8 on each rank
   ExpectTimes(PredictStep(config, kTwoOnTwo, MadeUpSample()), 3e-3 * 8 / 2, 7e-4, 2e-4);
 }
 

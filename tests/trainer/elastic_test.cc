@@ -271,11 +271,13 @@ class ReplacedRanks : public ElasticRun, public testing::WithParamInterface<std:
 };
 
 std::string ReplacedRanks::TrainUnderWeftrun(const std::vector<std::string>& options) {
-  std::vector<std::string> words{
-      std::getenv("WEFTRUN"),   "--elastic", "--max-restarts", "9", "-n", "3",
-      std::getenv("WEFT_TRAIN")};
+  const char *const launcher = std::getenv("WEFTRUN"), *const program = std::getenv("WEFT_TRAIN");
+  if (launcher == nullptr || program == nullptr)
+    return "WEFTRUN and WEFT_TRAIN are to name the programs";
+  std::vector<std::string> words{launcher, "--elastic", "--max-restarts", "9", "-n", "3", program};
   words.insert(words.end(), options.begin(), options.end());
   std::vector<char*> arguments;
+  arguments.reserve(words.size() + 1);
   for (std::string& word : words)
     arguments.push_back(word.data());
   arguments.push_back(nullptr);

@@ -54,7 +54,7 @@ class ModelFilesTest : public testing::Test {
 };
 
 TEST_F(ModelFilesTest, WhatIsWrittenIsRead) {
-  const std::vector<float> a = {1, -2.5f, 3}, b = {7, 8, 9, 10};
+  std::vector<float> a = {1, -2.5f, 3}, b = {7, 8, 9, 10};
   WriteSafetensors(Path("m.safetensors"), {{"a",
                                             {3},
                                             [&] {
@@ -80,7 +80,7 @@ TEST_F(ModelFilesTest, NumbersOf16BitsAreWidened) {
 }
 
 TEST_F(ModelFilesTest, WhatIsNoSafetensorsFileIsRefused) {
-  std::ofstream(Path("empty"));
+  std::ofstream(Path("empty")) << "";
   std::ofstream(Path("short")) << "abc";
   std::ofstream(Path("text")) << std::string(100, 'x');
   Put("no_json", "{\"a\":");
@@ -115,21 +115,21 @@ TEST(Gpt2Tensor, PutsEachElementWhereTransformersHasIt) {
   const Gpt2Tensor qkv = tensor_of(1, kQkv);
   EXPECT_EQ(qkv.name(), "h.0.attn.c_attn.weight");
   EXPECT_EQ(qkv.shape(), (std::vector<int64_t>{12, 36}));
-  const size_t row = 2 * 12 + 2 * 4 + 1, input = 5;
-  EXPECT_EQ(qkv.ToTheirs(numbered(36 * 12))[input * 36 + 2 * 12 + 2 * 4 + 1],
-            float(row * 12 + input));
-  EXPECT_EQ(tensor_of(2, kQkvBias).ToTheirs(numbered(36))[2 * 12 + 2 * 4 + 1], float(row));
+  constexpr size_t kWidth = 12, kHead = 4, kRow = 2 * kWidth + 2 * kHead + 1, kInput = 5;
+  EXPECT_EQ(qkv.ToTheirs(numbered(36 * kWidth))[kInput * 3 * kWidth + kRow],
+            float(kRow * kWidth + kInput));
+  EXPECT_EQ(tensor_of(2, kQkvBias).ToTheirs(numbered(36))[kRow], float(kRow));
   const Gpt2Tensor up = tensor_of(2, kUp);
   EXPECT_EQ(up.name(), "h.1.mlp.c_fc.weight");
   EXPECT_EQ(up.shape(), (std::vector<int64_t>{12, 48}));
-  EXPECT_EQ(up.ToTheirs(numbered(48 * 12))[3 * 48 + 40], float(40 * 12 + 3));
+  EXPECT_EQ(up.ToTheirs(numbered(48 * kWidth))[3 * 48 + 40], float(40 * kWidth + 3));
   const Gpt2Tensor down = tensor_of(2, kDown);
   EXPECT_EQ(down.shape(), (std::vector<int64_t>{48, 12}));
-  EXPECT_EQ(down.ToTheirs(numbered(48 * 12)), numbered(48 * 12));
+  EXPECT_EQ(down.ToTheirs(numbered(48 * kWidth)), numbered(48 * kWidth));
   const Gpt2Tensor wte = tensor_of(0, kTokens);
   EXPECT_EQ(wte.shape(), (std::vector<int64_t>{130, 12}));
-  EXPECT_EQ(wte.ToOurs(numbered(130 * 12)).size(), 256u * 12);
-  EXPECT_EQ(wte.ToOurs(numbered(130 * 12))[130 * 12], 0);
+  EXPECT_EQ(wte.ToOurs(numbered(130 * kWidth)).size(), 256 * kWidth);
+  EXPECT_EQ(wte.ToOurs(numbered(130 * kWidth))[130 * kWidth], 0);
 }
 
 TEST(Gpt2Tensor, ThereAndBackChangesNothing) {

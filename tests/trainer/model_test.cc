@@ -191,12 +191,14 @@ TEST(Model, PaddingOfTheVocabularyTakesNoPart) {
 }
 
 TEST(Model, PaddingOfTheVocabularyBeginsAsZero) {
-  const ParamSpec spec = ModelUnits({.vocabulary = 300, .width = 8})[0].params[kTokens];
-  ASSERT_EQ(spec.shape, (std::vector<int64_t>{384, 8}));
+  constexpr size_t kVocabulary = 300, kWidth = 8;
+  const ParamSpec spec =
+      ModelUnits({.vocabulary = kVocabulary, .width = kWidth})[0].params[kTokens];
+  ASSERT_EQ(spec.shape, (std::vector<int64_t>{384, kWidth}));
   std::vector<float> values(spec.Count(), 1);
   InitParam(spec, 1, 0, values.data());
   for (size_t i = 0; i < values.size(); i++)
-    EXPECT_EQ(values[i] == 0, i >= 300 * 8) << i;
+    EXPECT_EQ(values[i] == 0, i >= kVocabulary * kWidth) << i;
 }
 
 // As a pipeline has several under way.
@@ -303,24 +305,24 @@ TEST(Model, RecomputationKeepsAQuarterOfTheActivationsOfTwelveLayers) {
 
 // More rows than a tile has, and a tile that is not full.
 TEST(OutputHead, TilesGiveTheGradientsOfTheWhole) {
+  constexpr size_t kRows = 1100, kWidth = 8, kPadded = 12;
   const ModelConfig shape = {
-      .vocabulary = 9, .seq = 550, .width = 8, .heads = 2, .vocabulary_multiple = 4};
-  constexpr size_t kRows = 1100;
+      .vocabulary = 9, .seq = 550, .width = kWidth, .heads = 2, .vocabulary_multiple = 4};
   const auto matmul = MakeReferenceMatmul<double>(Precision::kFp32);
   OutputHead<double> head(shape, 2, *matmul);
-  const auto hidden = RandomValues(kRows * 8, 1), weight = RandomValues(12 * 8, 2);
+  const auto hidden = RandomValues(kRows * kWidth, 1), weight = RandomValues(kPadded * kWidth, 2);
   std::vector<Token> targets(kRows);
   for (size_t i = 0; i < kRows; i++)
     targets[i] = Token(i * 7 % 9);
-  std::vector<double> logits(kRows * 12), dweight(12 * 8), dhidden(kRows * 8), dx(kRows * 8),
-      dw(12 * 8);
+  std::vector<double> logits(kRows * kPadded), dweight(kPadded * kWidth), dhidden(kRows * kWidth),
+      dx(kRows * kWidth), dw(kPadded * kWidth);
   const double loss = head.Backward(weight.data(), hidden.data(), targets.data(), kRows, 0.5,
                                     dweight.data(), dhidden.data());
-  const MatmulShape whole = {kRows, 8, 12};
+  const MatmulShape whole = {kRows, kWidth, kPadded};
   matmul->Forward(hidden.data(), weight.data(), {}, logits.data(), whole, true);
   EXPECT_NEAR(loss,
               GetOps<double>().cross_entropy(logits.data(), targets.data(), 0.5,
-                                             NumberType::kFloat64, kRows, 9, 12),
+                                             NumberType::kFloat64, kRows, 9, kPadded),
               1e-9);
   EXPECT_NEAR(head.Loss(weight.data(), hidden.data(), targets.data(), kRows), loss, 1e-9);
   matmul->BackwardWeight(hidden.data(), logits.data(), dw.data(), whole, true);

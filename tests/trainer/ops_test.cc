@@ -21,19 +21,20 @@ class OpsTest : public testing::TestWithParam<Isa> {
 
   const Ops<double>& ops() const { return OpsFor<double>(GetParam()); }
 
-  const Ops<float>& ops32() const { return OpsFor<float>(GetParam()); }
+  const Ops<float>& float_ops() const { return OpsFor<float>(GetParam()); }
 };
 
 TEST_P(OpsTest, ExpIsAccurateInFloatAndDouble) {
   std::vector<float> x32, y32;
   std::vector<double> x64, y64;
-  for (double x = -80; x <= 80; x += 0.0137) {
+  for (int i = 0; i <= 11'678; i++) {
+    const double x = -80 + 0.0137 * i;
     x32.push_back(float(x));
     x64.push_back(x);
   }
   y32.resize(x32.size());
   y64.resize(x64.size());
-  ops32().exp(x32.data(), y32.data(), x32.size());
+  float_ops().exp(x32.data(), y32.data(), x32.size());
   ops().exp(x64.data(), y64.data(), x64.size());
   for (size_t i = 0; i < x32.size(); i++) {
     const double expected32 = std::exp(double(x32[i]));
@@ -45,7 +46,7 @@ TEST_P(OpsTest, ExpIsAccurateInFloatAndDouble) {
 TEST_P(OpsTest, ExpClampsInsteadOfOverflowing) {
   const float x[3] = {-1e30f, 0, 1e30f};
   float y[3];
-  ops32().exp(x, y, 3);
+  float_ops().exp(x, y, 3);
   EXPECT_GE(y[0], 0);
   EXPECT_LT(y[0], 1e-36f);
   EXPECT_EQ(y[1], 1);
@@ -138,7 +139,7 @@ TEST_P(OpsTest, AttentionEqualsItsDefinition) {
     for (const size_t dim : {1, 4, 9, 16}) {
       const AttentionShape shape{2, seq, 3, dim};
       const auto qkv = RandomValues(2 * seq * 3 * 3 * dim, seq + dim);
-      std::vector<double> out(2 * seq * 3 * dim), lse(2 * 3 * seq);
+      std::vector<double> out(2 * seq * 3 * dim), lse(seq * 2 * 3);
       ops().attention(qkv.data(), out.data(), lse.data(), shape, {});
       const auto expected = PlainAttention(qkv, shape);
       for (size_t i = 0; i < out.size(); i++)
@@ -154,7 +155,7 @@ TEST_P(OpsTest, AttentionGradient) {
       const AttentionShape shape{2, seq, 2, 3};
       auto qkv = RandomValues(2 * seq * 3 * 6, seq);
       const auto weights = RandomValues(2 * seq * 6, seq + 1);
-      std::vector<double> out(weights.size()), lse(2 * 2 * seq), dqkv(qkv.size(), 7);
+      std::vector<double> out(weights.size()), lse(seq * 2 * 2), dqkv(qkv.size(), 7);
       const auto f = [&] {
         ops().attention(qkv.data(), out.data(), lse.data(), shape, mask);
         return Dot(out, weights);
@@ -196,14 +197,15 @@ TEST_P(OpsTest, DropoutIsThatOfItsDefinitionAndScalesTheRest) {
 
 // The same rows of probabilities whichever sequences a call has.
 TEST_P(OpsTest, DropoutOfAttentionGoesByTheGlobalSequence) {
-  const AttentionShape both{2, 33, 3, 4}, one{1, 33, 3, 4};
-  const auto qkv = RandomValues(2 * 33 * 3 * 12, 1);
-  std::vector<double> out(2 * 33 * 12), lse(2 * 3 * 33), second(33 * 12);
-  DropoutMask mask = {.key = 3, .first_row = 10 * 3 * 33, .threshold = 30'000};
+  constexpr size_t kSeq = 33, kHeads = 3, kDim = 4, kWidth = kHeads * kDim;
+  const AttentionShape both{2, kSeq, kHeads, kDim}, one{1, kSeq, kHeads, kDim};
+  const auto qkv = RandomValues(2 * kSeq * 3 * kWidth, 1);
+  std::vector<double> out(2 * kSeq * kWidth), lse(2 * kHeads * kSeq), second(kSeq * kWidth);
+  DropoutMask mask = {.key = 3, .first_row = 10 * kHeads * kSeq, .threshold = 30'000};
   ops().attention(qkv.data(), out.data(), lse.data(), both, mask);
-  mask.first_row += 3 * 33;
-  ops().attention(qkv.data() + 33 * 36, second.data(), lse.data(), one, mask);
-  EXPECT_TRUE(std::equal(second.begin(), second.end(), out.begin() + 33 * 12));
+  mask.first_row += kHeads * kSeq;
+  ops().attention(qkv.data() + kSeq * 3 * kWidth, second.data(), lse.data(), one, mask);
+  EXPECT_TRUE(std::equal(second.begin(), second.end(), out.begin() + kSeq * kWidth));
 }
 
 TEST_P(OpsTest, GeluIsItsTanhFormAndHasItsGradient) {
@@ -273,7 +275,7 @@ TEST_P(OpsTest, CrossEntropyGradient) {
 TEST_P(OpsTest, CrossEntropySurvivesLargeLogits) {
   float logits[4] = {1000, 0, -1000, 999};
   const Token target = 3;
-  const double loss = ops32().cross_entropy(logits, &target, 1, NumberType::kFloat32, 1, 4, 4);
+  const double loss = float_ops().cross_entropy(logits, &target, 1, NumberType::kFloat32, 1, 4, 4);
   EXPECT_NEAR(loss, std::log(1 + std::exp(1.0)), 1e-5);
   EXPECT_NEAR(logits[0] + logits[1] + logits[2] + logits[3], 0, 1e-6);
 }
@@ -328,8 +330,8 @@ TEST_P(OpsTest, EveryFp16IsWidenedExactlyAndRoundsToItself) {
   for (size_t i = 0; i < all.size(); i++)
     all[i] = uint16_t(i);
   std::vector<float> wide(all.size());
-  ops32().widen({all.data(), NumberType::kFp16}, wide.data(), all.size());
-  ops32().to_fp16(wide.data(), back.data(), all.size());
+  float_ops().widen({all.data(), NumberType::kFp16}, wide.data(), all.size());
+  float_ops().to_fp16(wide.data(), back.data(), all.size());
   for (size_t i = 0; i < all.size(); i++) {
     const double expected = ValueOfFp16(all[i]);
     if (std::isnan(expected)) {
@@ -350,14 +352,14 @@ TEST_P(OpsTest, Fp16RoundsToNearestEven) {
     const auto middle = float((low + high) / 2);  // exact: it has one bit more
     const float x[] = {std::nextafter(middle, 0.0f), middle, std::nextafter(middle, 1e9f)};
     uint16_t y[3];
-    ops32().to_fp16(x, y, 3);
+    float_ops().to_fp16(x, y, 3);
     ASSERT_EQ(y[0], i) << i;
     ASSERT_EQ(y[1], i % 2 == 0 ? i : i + 1) << i;
     ASSERT_EQ(y[2], i + 1) << i;
   }
   const float large[] = {65519.99f, 65520, 1e38f, -1e38f};
   uint16_t y[4];
-  ops32().to_fp16(large, y, 4);
+  float_ops().to_fp16(large, y, 4);
   EXPECT_EQ(y[0], 0x7bff);
   EXPECT_EQ(y[1], 0x7c00);
   EXPECT_EQ(y[2], 0x7c00);
@@ -374,12 +376,13 @@ TEST_P(OpsTest, EmbedsTablesOf16BitsAsTheirValues) {
     wpe[i] = uint16_t(0x3000 + i % 64);
   for (const NumberType type : {NumberType::kBf16, NumberType::kFp16}) {
     std::vector<float> wide(wte.size()), wide_positions(wpe.size());
-    ops32().widen({wte.data(), type}, wide.data(), wide.size());
-    ops32().widen({wpe.data(), type}, wide_positions.data(), wide_positions.size());
+    float_ops().widen({wte.data(), type}, wide.data(), wide.size());
+    float_ops().widen({wpe.data(), type}, wide_positions.data(), wide_positions.size());
     std::vector<float> out(kBatch * kSeq * kWidth), expected(out.size());
-    ops32().embed(tokens, {wte.data(), type}, {wpe.data(), type}, out.data(), kBatch, kSeq, kWidth);
-    ops32().embed(tokens, wide.data(), wide_positions.data(), expected.data(), kBatch, kSeq,
-                  kWidth);
+    float_ops().embed(tokens, {wte.data(), type}, {wpe.data(), type}, out.data(), kBatch, kSeq,
+                      kWidth);
+    float_ops().embed(tokens, wide.data(), wide_positions.data(), expected.data(), kBatch, kSeq,
+                      kWidth);
     EXPECT_EQ(out, expected);
     EXPECT_EQ(out[kWidth + 20], wide[size_t{69'999} * kWidth + 20] + wide_positions[kWidth + 20]);
   }
@@ -394,7 +397,7 @@ TEST_P(OpsTest, Bf16RoundsToNearestEvenAndKeepsNaN) {
   float x[kCount];
   uint16_t y[kCount];
   std::memcpy(x, bits, sizeof x);
-  ops32().to_bf16(x, y, kCount);
+  float_ops().to_bf16(x, y, kCount);
   for (size_t i = 0; i < kCount; i++)
     EXPECT_EQ(y[i], expected[i]) << i;
 }

@@ -106,6 +106,7 @@ TEST(Permutation, AllOrdersOfAFewNumbersAreAlike) {
     for (uint64_t i = 0; i < 10'000; i++)
       times.at(AllOf(Permutation(count, BitsAt(seed, i))))++;
     std::vector<double> counts;
+    counts.reserve(times.size());
     for (const auto& [numbers, n] : times)
       counts.push_back(n);
     EXPECT_LT(Unevenness(counts), 8) << count << " numbers";

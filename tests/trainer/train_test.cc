@@ -254,7 +254,7 @@ TEST(Trainer, RanksThatDisagreeAreToldSo) {
   const struct {
     const char* what;
     void (*change)(TrainConfig&);
-  } kCases[] = {
+  } cases[] = {
       {"layers",
        [](TrainConfig& config) {
          config.model.layers = 3;
@@ -285,7 +285,7 @@ TEST(Trainer, RanksThatDisagreeAreToldSo) {
        }},
   };
 
-  for (const auto& c : kCases) {
+  for (const auto& c : cases) {
     const auto outcomes = RunRanks(2, [&](size_t rank) {
       TrainConfig config = SmallConfig();
       config.strategy = WEFT_SHARD_FULL_SHARD;

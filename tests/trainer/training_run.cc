@@ -10,8 +10,8 @@ namespace weft::trainer {
 namespace {
 
 std::string Babble(size_t bytes, uint64_t seed) {
-  static const char* const kWords[] = {"template ", "typename ", "class ", "int ", "return ",
-                                       "const ",    "auto ",     "{\n",    "}\n",  "; "};
+  static constexpr const char* kWords[] = {"template ", "typename ", "class ", "int ", "return ",
+                                           "const ",    "auto ",     "{\n",    "}\n",  "; "};
   std::string text;
   for (uint64_t i = 0; text.size() < bytes; i++)
     text += kWords[BitsAt(seed, i) % 10];

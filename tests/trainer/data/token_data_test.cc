@@ -52,6 +52,7 @@ class TokenDataTest : public TokenFolder {
 
   TokenData Open(const std::vector<std::string>& words) const {
     std::vector<std::string> paths;
+    paths.reserve(words.size());
     for (const std::string& word : words)
       paths.push_back(Path(word));
     return OpenTokenData(FindDataFiles(paths));
