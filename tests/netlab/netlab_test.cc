@@ -184,7 +184,7 @@ class LaunchedOverNetlab : public NodesOverNetlab {
  protected:
   // Node 1 is sent what some sums need, and nobody ends meanwhile.
   void ExpectSumsGoOn(const Runs& runs) {
-    constexpr uint64_t kSums = 3 * 800'024;
+    constexpr uint64_t kSums = uint64_t{3} * 800'024;
     const auto before = lab_->Counters(1);
     ASSERT_TRUE(before.ok()) << before.status();
     const int64_t deadline_ns = Soon();

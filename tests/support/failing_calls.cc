@@ -158,8 +158,13 @@ WEFT_WRAP(int, fstat, EIO, -1, (int a, struct stat* b), (a, b))
 WEFT_WRAP(int, eventfd, EMFILE, -1, (unsigned int a, int b), (a, b))
 WEFT_WRAP(ssize_t, getrandom, ENOSYS, -1, (void* a, size_t b, unsigned int c), (a, b, c))
 
+// NOLINTBEGIN(bugprone-reserved-identifier): the linker's names.
 extern "C" int __real_open(const char* path, int flags, ...);
 extern "C" int __wrap_open(const char* path, int flags, ...);
+extern "C" int __real_fcntl(int fd, int command, ...);
+extern "C" int __wrap_fcntl(int fd, int command, ...);
+
+// NOLINTEND(bugprone-reserved-identifier)
 
 int __wrap_open(const char* path, int flags, ...) {
   if (weft::test::Strikes("open", EMFILE)) return -1;
@@ -169,9 +174,6 @@ int __wrap_open(const char* path, int flags, ...) {
   va_end(list);
   return __real_open(path, flags, mode);
 }
-
-extern "C" int __real_fcntl(int fd, int command, ...);
-extern "C" int __wrap_fcntl(int fd, int command, ...);
 
 // Only commands with an int argument are used here. F_GETFD asks whether a descriptor is open, which the system always answers.
 int __wrap_fcntl(int fd, int command, ...) {

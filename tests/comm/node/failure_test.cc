@@ -5,6 +5,7 @@
 #include <thread>
 #include <vector>
 
+#include <absl/strings/str_cat.h>
 #include <gtest/gtest.h>
 
 #include "base/status.h"
@@ -210,7 +211,7 @@ TEST_P(Disagreement, MissingRankIsNamedAtTheDeadline) {
                   }
                   const absl::Status status = AwaitMissing(group, &arrived, size - 2);
                   --waiting;
-                  const std::string text(status.message());
+                  std::string text(status.message());
                   if (ResultOf(status) != WEFT_TIMEOUT) return "got: " + text;
                   if (FieldsOf(status).rank != size - 1) return "blames the wrong rank: " + text;
                   const std::string want = "rank " + std::to_string(size - 1) + " (host ";
@@ -306,11 +307,12 @@ TEST(SplitGroup, IsNamedWithItsRanksAndTheirWorldRanks) {
               if (FieldsOf(status).rank != rank || FieldsOf(status).world_rank != 4)
                 return "blames another: " + text;
               for (const std::string& word : words) {
-                if (text.find(word) == std::string::npos) return word + " is not in: " + text;
+                if (text.find(word) == std::string::npos)
+                  return absl::StrCat(word, " is not in: ", text);
               }
               return "";
             };
-            const std::string problem = expect(
+            std::string problem = expect(
                 mismatch, WEFT_MISMATCH, 1,
                 {"rank 1 of group tp (world rank 4) called all_reduce (sum) of 4 float32",
                  "ranks 0, 2 of group tp (world ranks 3, 5) called all_reduce (sum) of 8 float32"});

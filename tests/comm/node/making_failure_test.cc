@@ -276,7 +276,7 @@ class ARankToldToEnter : public ::testing::TestWithParam<LateDecision> {
     BeforeCall("recv", meanwhile, GetParam().then);
     const auto group = MakeNodeGroup(
         &store, 1, 2, {.name = "p", .timeout_ns = kInitNs, .init_timeout_ns = kInitNs});
-    const absl::Status status = group.status();
+    const absl::Status& status = group.status();
     std::string problem;
     if (status.ok()) problem = "there is a group";
     if (ResultOf(status) == WEFT_CORRUPT ||
