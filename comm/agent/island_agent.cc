@@ -234,11 +234,26 @@ void IslandAgent::StartReconfigure(const IslandNumberSet& ranks, int64_t deadlin
   voice_->links.Broadcast(IslandFrame::kReady, EncodeRanks(voice_->agreement->ready()));
 }
 
+// Of a member: islands that have ended, or cannot be reached.
+IslandNumberSet IslandAgent::Away() const {
+  IslandNumberSet away = voice_->deaths.EndedIslands(map_, *voice_->membership);
+  away.AddAll(voice_->reach->unreachable());
+  return away;
+}
+
+bool IslandAgent::AwaitsNeighbour() const {
+  if (!IsMember()) return false;
+  const IslandNumberSet away = Away();
+  const std::vector<int> neighbours = voice_->membership->NeighboursOf(island_);
+  return std::any_of(neighbours.begin(), neighbours.end(), [&](int island) {
+    return !away.Has(island) && !voice_->links.HasMet(island);
+  });
+}
+
 bool IslandAgent::AllTold() const {
   if (!IsMember()) return true;
   const IslandMembership& membership = *voice_->membership;
-  IslandNumberSet away = voice_->deaths.EndedIslands(map_, membership);
-  away.AddAll(voice_->reach->unreachable());
+  const IslandNumberSet away = Away();
   IslandNumberSet own(map_.rank_count());
   for (const int rank : map_.RanksOf(island_)) {
     if (voice_->deaths.ranks().Has(rank)) own.Add(rank);

@@ -124,6 +124,8 @@ class IslandAgent {
 
   // All islands that this one is to be connected with, and that are there, have said that they know which of its ranks have ended.
   bool AllTold() const;
+  // There has not been a connection with a neighbour yet that may be there, so that it can have heard nothing.
+  bool AwaitsNeighbour() const;
 
   // In all, without beats.
   uint64_t frames_sent() const {
@@ -152,6 +154,7 @@ class IslandAgent {
   };
 
   bool IsMember() const;
+  IslandNumberSet Away() const;
   int64_t NextWakeByClock() const;
   void StepAwake();
   void BeginEpoch();

@@ -119,9 +119,7 @@ void IslandAgent::StepQuestions(int64_t now_ns) {
 
 void IslandAgent::StepRelay(int64_t now_ns) {
   Voice& voice = *voice_;
-  IslandNumberSet gone = voice.deaths.EndedIslands(map_, *voice.membership);
-  gone.AddAll(voice.reach->unreachable());
-  voice.relay->Exclude(gone);
+  voice.relay->Exclude(Away());
   const std::vector<GroupVerdict> news = voice.relay->Step(now_ns);
   std::vector<GroupVerdict> settled = voice.relay->TakeSettled();
   for (const GroupVerdict& verdict : settled) {

@@ -294,6 +294,7 @@ void IslandLinks::Sweep() {
     NoteAnswers(island, &wanted);
     const IslandLink* const link = ReadyLink(island);
     if (link == nullptr) continue;
+    wanted.met = true;
     wanted.there_ns = now_ns;
     wanted.heard_ns = link->heard_ns();
   }

@@ -98,6 +98,9 @@ class IslandLinks {
 
   bool Has(int island) const { return ReadyLink(island) != nullptr; }
 
+  // Of a neighbour: there has been a connection in this epoch.
+  bool HasMet(int neighbour) const { return wanted_.at(neighbour).met; }
+
   void Send(int island, IslandFrame type, std::string_view body);
   void Broadcast(IslandFrame type, std::string_view body, int except = -1);
   // Sends what can be sent without waiting.
@@ -121,7 +124,8 @@ class IslandLinks {
     size_t candidate = 0;
     int64_t pause_ns = 0;
     int64_t next_ns = 0;
-    int64_t there_ns = 0;     // when a connection was last there
+    bool met = false;         // a connection has been there
+    int64_t there_ns = 0;     // when it last was
     int64_t heard_ns = 0;     // when something last came on one, or it was first wanted
     int64_t answered_ns = 0;  // when its machine last answered, though no process did
     int64_t taken_ns = 0;  // when it last had taken a connection on which no process says who it is

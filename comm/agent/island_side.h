@@ -10,7 +10,7 @@
 //     while (std::optional<IslandEvent> event = side.agent().NextEvent()) ...
 //   }
 //   side.Leave();                                      // this process takes no part any more: steps until
-//   if (side.gone()) ...
+//   if (side.gone() || side.MayGiveUp()) ...
 //
 // That is what comm/agent/agent.h does with it, by way of a Watched.
 //
@@ -52,6 +52,11 @@ class IslandSide {
 
   bool gone() const { return gone_; }
 
+  // It has left, and need not try any longer to tell the others. They may be stopped, or have left as well, a moment before they were connected
+  // with it: then nobody answers. After a sixth of the limit, at most 2 s; or so long after it was connected with the last of those neighbours that
+  // it never was before, as early in a job whose processes hardly get a CPU, but a limit after it has left.
+  bool MayGiveUp() const;
+
   IslandAgent& agent() { return agent_; }
 
   // How often this process has begun to speak.
@@ -87,11 +92,15 @@ class IslandSide {
   const size_t place_;  // of this process
   const int64_t look_ns_;
   const int64_t stalled_ns_;
+  const int64_t limit_ns_;
   IslandAgent agent_;
   std::vector<Fellow> fellows_;  // as in the map
   int64_t next_look_ns_ = 0;
   uint64_t beginnings_ = 0;
   bool leaving_ = false;
+  int64_t left_ns_ = 0;
+  int64_t awaited_ns_ =
+      0;  // a neighbour that was never connected with, or nobody since it has left
   bool gone_ = false;
 };
 

@@ -23,10 +23,6 @@ constexpr int64_t kFoundNs = 20'000'000;
 constexpr int64_t kCauseNapNs = 1'000'000;
 // For the word of who speaks, after the deadline.
 constexpr int64_t kAnswerNs = 500'000'000;
-// How long the last of an island tries to tell the others that it leaves. They may have left as well, a moment before they were connected
-// with it: then nobody answers.
-constexpr int kLeavesPerLimit = 6;
-constexpr int64_t kLeaveMaxNs = 2'000'000'000;
 
 // Of what the processes of an island share, in its block.
 struct Offsets {
@@ -124,9 +120,9 @@ void SpanWatch::Leave() {
     MutexLock lock(mutex_);
     side_.Leave();
   }
-  LookUntil(std::min(limit_ns_ / kLeavesPerLimit, kLeaveMaxNs), [this] {
+  LookUntil(limit_ns_, [this] {
     MutexLock lock(mutex_);
-    return side_.gone();
+    return side_.gone() || side_.MayGiveUp();
   });
   {
     MutexLock lock(mutex_);

@@ -14,8 +14,6 @@ namespace {
 
 // Of an island, in one run: far more than any need.
 constexpr uint64_t kStepsMax = 1'000'000;
-// Of the limit: how long a process that leaves waits, as comm/hierarchy/span_watch.cc does.
-constexpr int64_t kLeavesPerSimLimit = 6;
 
 // The same group may fail again in a later epoch.
 uint64_t GroupOf(const IslandEvent& event) {
@@ -83,7 +81,7 @@ class IslandJob::LocalSide {
     }
     while (std::optional<IslandEvent> event = agent.NextEvent())
       job_->Note(island_, *event);
-    if (left_ns_ < 0 || side().gone() || job_->world().now_ns() < PatienceNs()) return;
+    if (left_ns_ < 0 || side().gone() || !GivesUp()) return;
     // Nobody steps it any more, and it is destroyed.
     gave_up_ = true;
     agent.Hush();
@@ -91,16 +89,15 @@ class IslandJob::LocalSide {
 
   int64_t NextWakeNs() {
     if (gave_up_) return INT64_MAX;
-    const int64_t wake_ns = side().NextWakeNs();
-    return left_ns_ >= 0 && !side().gone() ? std::min(wake_ns, PatienceNs()) : wake_ns;
+    return side().NextWakeNs();  // often while it leaves
   }
 
  private:
   IslandSide& side() { return *job_->sides_[island_][process_]; }
 
-  int64_t PatienceNs() const {
+  bool GivesUp() {
     const int64_t patience_ns = job_->shape_.leave_patience_ns;
-    return left_ns_ + (patience_ns > 0 ? patience_ns : job_->shape_.limit_ns / kLeavesPerSimLimit);
+    return patience_ns > 0 ? job_->world().now_ns() >= left_ns_ + patience_ns : side().MayGiveUp();
   }
 
   void Tell() {

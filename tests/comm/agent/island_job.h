@@ -62,7 +62,7 @@ struct IslandJobShape {
   bool launcher = false;  // an agent of the launcher's on each machine
   int64_t limit_ns = 3'000'000'000;
   int64_t gather_ns = 20'000'000;
-  // How long a process that leaves waits until it may go; 0: as comm/hierarchy/span_watch.cc does.
+  // How long a process that leaves waits until it may go; 0: as its side says.
   int64_t leave_patience_ns = 0;
   SimWorld::Stepping stepping = SimWorld::Stepping::kTouched;
 };

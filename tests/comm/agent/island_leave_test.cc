@@ -203,6 +203,33 @@ TEST(IslandLeave, ALastWordThatIsLostIsSaidAgain) {
   }
 }
 
+// Its neighbour has no CPU, and does not even listen: it was never connected with.
+TEST(IslandLeave, OneThatWasNeverConnectedWithIsToldThatAndWhyAGroupHasEnded) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    for (const int leaver : {0, 1}) {
+      SCOPED_TRACE(StrCat("seed ", seed, ", island ", leaver, " leaves"));
+      IslandJob job(seed, {.islands = 2, .ranks_per_island = 1});
+      const int stays = 1 - leaver;
+      const int64_t begin_ns = job.world().now_ns() + 1;
+      job.world().StopBetween(job.node(stays, 0), begin_ns, begin_ns + 1'500 * kMs);
+      job.RaiseAt(begin_ns + 10 * kMs, leaver,
+                  {.group_id = kGroup,
+                   .finder = leaver,
+                   .culprit = leaver,
+                   .result = WEFT_MISMATCH,
+                   .sentence = "refused"});
+      job.LeaveAt(begin_ns + 20 * kMs + UpTo(&job, 200 * kMs), leaver, 0);
+      EXPECT_TRUE(job.RunUntil(
+          [&] {
+            return job.Gone(leaver, 0) && KnowsThatAllLeft(&job, stays, leaver) &&
+                   job.seen(stays).settled.count(kGroup) != 0;
+          },
+          begin_ns + 3 * kSecondNs));
+      ExpectNobodyMissed(&job);
+    }
+  }
+}
+
 // Those who knew it may be gone as well: it stands in the island's memory.
 TEST(IslandLeave, ANewSpeakerKnowsOfAnIslandThatLeftBefore) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
