@@ -3,43 +3,20 @@
 // rest of the trainer has them.
 #include "trainer/parallel.h"
 
-#include <algorithm>
-
 #include <fmt/core.h>
 
 #include "weft/collective.h"
 #include "weft/error.h"
-#include "weft/shard_param_groups.h"
 
 #include "trainer/failure.h"
 #include "trainer/ops.h"
-#include "trainer/optimizer_setup.h"
 
 namespace weft::trainer {
 namespace {
 
-weft_dtype_t DtypeOf(NumberType type) {
-  switch (type) {
-    case NumberType::kFloat32:
-      return WEFT_FLOAT32;
-    case NumberType::kFloat64:
-      return WEFT_FLOAT64;
-    case NumberType::kBf16:
-      return WEFT_BFLOAT16;
-    case NumberType::kFp16:
-      return WEFT_FLOAT16;
-  }
-  return WEFT_FLOAT32;
-}
-
 void Narrow(const float* values, NumberType type, std::vector<uint16_t>& half) {
   const Ops<float>& ops = GetOps<float>();
   (type == NumberType::kBf16 ? ops.to_bf16 : ops.to_fp16)(values, half.data(), half.size());
-}
-
-void MultiplyFloats(const float* a, const float* b, float* c, size_t m, size_t n, size_t k,
-                    void* user) {
-  static_cast<Matmul<float>*>(user)->Forward(a, b, {}, c, {m, k, n});
 }
 
 }  // namespace
@@ -87,129 +64,6 @@ void DataParallel::Destroy() {
   mesh_ = nullptr;
 }
 
-void DataParallel::CreateMesh(const TrainConfig& config) {
-  weft_mesh_config_t mesh = {};
-  mesh.struct_size = sizeof mesh;
-  mesh.axis_count = 1;
-  mesh.axis_names[0] = "data";
-  mesh.axis_sizes[0] = int(size_);
-  if (HasGroups(config.strategy)) {
-    const size_t shard = config.shard_group == 0 ? DefaultGroup(size_) : config.shard_group;
-    mesh.axis_count = 2;
-    mesh.axis_names[0] = "replica";
-    mesh.axis_sizes[0] = int(size_ / shard);
-    mesh.axis_names[1] = "shard";
-    mesh.axis_sizes[1] = int(shard);
-  }
-  Check(group_ == nullptr ? weft_mesh_create_dry(&mesh, int(rank_), &mesh_)
-                          : weft_mesh_create(group_, &mesh, &mesh_),
-        "making the mesh");
-}
-
-void DataParallel::Create(const std::vector<UnitSpec>& units, const TrainConfig& config) {
-  try {
-    CreateMesh(config);
-    CreateContext(config);
-    for (const UnitSpec& unit : units)
-      Declare(unit, config);
-    HintOrder(units);
-    plan_.struct_size = sizeof plan_;
-    if (group_ == nullptr) {
-      Check(weft_shard_context_plan(context_, &plan_), "planning the run");
-    } else {
-      Check(weft_shard_context_finalize(context_, &plan_), "agreeing on the parameters");
-    }
-  } catch (...) {
-    Destroy();
-    throw;
-  }
-}
-
-void DataParallel::CreateContext(const TrainConfig& config) {
-  weft_shard_config_t shard = {};
-  shard.struct_size = sizeof shard;
-  shard.no_overlap = config.no_overlap;
-  shard.bucket_bytes = config.bucket_bytes;
-  shard.first_bucket_bytes = config.bucket_bytes;
-  shard.accumulation = config.accumulation;
-  shard.fields = WEFT_SHARD_PREFETCH;
-  shard.prefetch = int(config.prefetch);
-  shard.microbatches = int(config.accumulate);
-  shard.memory_budget_bytes = config.memory_budget;
-  shard.stable_views = config.views;
-  shard.verify_steps = int64_t(config.verify_every);
-  weft_shard_offload_t offload = {};
-  offload.struct_size = sizeof offload;
-  offload.directory = config.offload.c_str();
-  offload.params = config.offload_params ? 1 : 0;
-  if (!config.offload.empty()) shard.offload = &offload;
-  Check(weft_shard_context_create(mesh_, &shard, &context_), "making the shard context");
-  weft_optimizer_config_t optimizer = OptimizerOf(config);
-  const bool muon = config.optimizer == WEFT_OPTIMIZER_MUON;
-  if (muon) {
-    // In float32 whatever the model is computed in.
-    muon_product_ = MakeMatmul<float>(Precision::kFp32);
-    optimizer.product = MultiplyFloats;
-    optimizer.product_user = muon_product_.get();
-  }
-  Check(weft_shard_context_optimizer(context_, &optimizer), "adding the optimizer");
-  if (muon) AddMuonGroup(config.muon_factor, optimizer.momentum);
-}
-
-void DataParallel::AddMuonGroup(double factor, double momentum) {
-  weft_shard_param_group_t muon = {};
-  muon.struct_size = sizeof muon;
-  muon.kind = WEFT_OPTIMIZER_MUON;
-  muon.nesterov = 1;
-  muon.momentum = momentum;
-  muon.learning_rate_factor = factor;
-  muon.fields = WEFT_OPTIMIZER_KIND | WEFT_OPTIMIZER_MOMENTUM;
-  Check(weft_shard_param_group_add(context_, &muon, &muon_group_), "adding Muon's params");
-}
-
-void DataParallel::Declare(const UnitSpec& spec, const TrainConfig& config) {
-  weft_shard_policy_t policy = {};
-  policy.struct_size = sizeof policy;
-  policy.preset = config.strategy;
-  policy.wire = config.reduce_type;
-  policy.float32_gradients = BytesOf(param_type_) < sizeof(float) ? 1 : 0;
-  // Muon wants whole matrices.
-  if (muon_group_ > 0) policy.cut = WEFT_SHARD_CUT_TENSOR;
-  Unit& unit = units_.emplace_back();
-  Check(weft_shard_unit_begin(context_, spec.name.c_str(), &policy, &unit.handle),
-        "declaring a unit");
-  for (const ParamSpec& param : spec.params) {
-    const weft_shard_param_config_t declared = {
-        .struct_size = sizeof declared,
-        .name = param.name.c_str(),
-        .shape = param.shape.data(),
-        .ndim = int(param.shape.size()),
-        .dtype = DtypeOf(param_type_),
-        .flags = param.decay ? 0 : WEFT_SHARD_PARAM_NO_DECAY};
-    weft_shard_param_t handle = nullptr;
-    Check(weft_shard_unit_add_param(unit.handle, &declared, &handle), "declaring a parameter");
-    // The token table, which ends forward too, stays AdamW's, as in the paper.
-    if (muon_group_ > 0 && param.shape.size() == 2 && !spec.ends_forward) {
-      Check(weft_shard_param_set_group(handle, muon_group_), "giving Muon a parameter");
-    }
-    unit.params.push_back(handle);
-    unit.counts.push_back(param.Count());
-  }
-  unit.view.resize(unit.params.size());
-  Check(weft_shard_unit_seal(unit.handle), "closing a unit");
-}
-
-void DataParallel::HintOrder(const std::vector<UnitSpec>& units) {
-  std::vector<weft_shard_unit_t> order;
-  for (const Unit& unit : units_)
-    order.push_back(unit.handle);
-  for (size_t u = 0; u < units.size(); u++) {
-    if (units[u].ends_forward) order.push_back(units_[u].handle);
-  }
-  Check(weft_shard_hint_order(context_, order.data(), order.size()),
-        "telling the order of the units");
-}
-
 void DataParallel::Load(size_t unit, size_t param, const float* values) {
   std::vector<uint16_t> half;
   const void* from = values;
@@ -231,69 +85,6 @@ std::vector<float> DataParallel::Read(size_t unit, size_t param) {
   std::vector<float> values(count);
   GetOps<float>().widen({bytes.data(), param_type_}, values.data(), count);
   return values;
-}
-
-bool DataParallel::StatePart(weft_shard_param_t param, int kind, weft_shard_state_part_t& part) {
-  part = {};
-  part.struct_size = sizeof part;
-  const weft_result_t result =
-      weft_shard_state_part(param, static_cast<weft_shard_state_kind_t>(kind), &part);
-  if (result == WEFT_BAD_STATE) return false;
-  Check(result, "asking for the state of a parameter");
-  return true;
-}
-
-bool DataParallel::ReadState(std::vector<std::byte>& values, weft_shard_state_scalars_t& scalars) {
-  scalars = {};
-  scalars.struct_size = sizeof scalars;
-  const weft_result_t result = weft_shard_state_scalars_get(context_, &scalars);
-  if (result == WEFT_BAD_STATE) return false;
-  Check(result, "asking for the counts of updates");
-  values.clear();
-  for (const Unit& unit : units_) {
-    for (weft_shard_param_t param : unit.params) {
-      for (int kind = 0; kind < WEFT_SHARD_STATE_KINDS; kind++) {
-        weft_shard_state_part_t part;
-        if (!StatePart(param, kind, part)) return false;
-        const size_t before = values.size();
-        values.resize(before + part.count * weft_dtype_size(part.dtype));
-        Check(weft_shard_state_read(param, static_cast<weft_shard_state_kind_t>(kind), part.begin,
-                                    part.count, values.data() + before),
-              "reading the state of a parameter");
-      }
-    }
-  }
-  return true;
-}
-
-void DataParallel::WriteState(const std::vector<std::byte>& values,
-                              const weft_shard_state_scalars_t& scalars) {
-  Check(weft_shard_state_scalars_set(context_, &scalars), "setting the counts of updates");
-  const std::byte* from = values.data();
-  for (const Unit& unit : units_) {
-    for (weft_shard_param_t param : unit.params) {
-      for (int kind = 0; kind < WEFT_SHARD_STATE_KINDS; kind++) {
-        weft_shard_state_part_t part;
-        if (!StatePart(param, kind, part) || size_t(values.data() + values.size() - from) <
-                                                 part.count * weft_dtype_size(part.dtype)) {
-          throw RunFailure("the state to go on from is not that of this model");
-        }
-        Check(weft_shard_state_write(param, static_cast<weft_shard_state_kind_t>(kind), part.begin,
-                                     part.count, from),
-              "writing the state of a parameter");
-        from += part.count * weft_dtype_size(part.dtype);
-      }
-    }
-  }
-  Check(weft_shard_state_written(context_, WEFT_SHARD_STATE_ALL, nullptr),
-        "going on from weights and optimizer state");
-}
-
-int64_t DataParallel::update_count() {
-  weft_shard_state_scalars_t scalars = {};
-  scalars.struct_size = sizeof scalars;
-  Check(weft_shard_state_scalars_get(context_, &scalars), "asking for the counts of updates");
-  return scalars.update_count;
 }
 
 double DataParallel::loss_scale() {
