@@ -103,12 +103,17 @@ weft_result_t Checkpoints::LoadRun(void* self, const void* bytes, size_t count) 
 }
 
 std::string Checkpoints::RunText() const {
-  nlohmann::ordered_json json = {
-      {"version", kRunVersion},     {"step", record_.step},
-      {"loss", record_.loss},       {"grad_norm", record_.grad_norm},
-      {"lr", record_.lr},           {"tokens", record_.tokens},
-      {"seconds", record_.seconds}, {"comm_exposed_s", record_.comm_exposed_s},
-      {"epoch", place_.epoch},      {"position", place_.position}};
+  nlohmann::ordered_json json = {{"version", kRunVersion},
+                                 {"step", record_.step},
+                                 {"loss", record_.loss},
+                                 {"grad_norm", record_.grad_norm},
+                                 {"loss_max", record_.loss_max},
+                                 {"lr", record_.lr},
+                                 {"tokens", record_.tokens},
+                                 {"seconds", record_.seconds},
+                                 {"comm_exposed_s", record_.comm_exposed_s},
+                                 {"epoch", place_.epoch},
+                                 {"position", place_.position}};
   const StepStatistics& s = record_.statistics;
   if (s.count > 0)
     json["statistics"] = {s.count, s.loss_mean, s.loss_variance, s.norm_mean, s.norm_variance};
@@ -162,6 +167,7 @@ std::string Checkpoints::ReadRun(const std::string& text) {
   record_ = {};
   record_.step = NumberOf<size_t>(json, "step");
   record_.loss = NumberOf<double>(json, "loss");
+  record_.loss_max = json.contains("loss_max") ? NumberOf<double>(json, "loss_max") : record_.loss;
   record_.grad_norm = NumberOf<double>(json, "grad_norm");
   record_.lr = NumberOf<double>(json, "lr");
   record_.tokens = NumberOf<size_t>(json, "tokens");

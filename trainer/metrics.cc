@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <fstream>
 #include <utility>
@@ -17,7 +18,7 @@
 namespace weft::trainer {
 namespace {
 
-constexpr int kVersion = 1;  // of the lines; docs/formats/metrics.md
+constexpr int kVersion = 2;  // of the lines; docs/formats/metrics.md
 constexpr size_t kWaitingBytesMax = 16 << 20;
 
 // Of a finite number; JSON has null for others.
@@ -39,6 +40,32 @@ size_t ReadLines(const std::string& path, size_t last_step, std::vector<KeptLine
                     FiniteOf(line, "loss"), FiniteOf(line, "val_loss")});
   }
   return bytes;
+}
+
+// Clocks tell no more, and a line is short.
+double Microseconds(double seconds) {
+  return std::round(seconds * 1e6) * 1e-6;
+}
+
+nlohmann::ordered_json JsonOf(const PhaseSeconds& phases) {
+  nlohmann::ordered_json json;
+  for (size_t i = 0; i < kPhases; i++)
+    json[kPhaseNames[i]] = Microseconds(phases[Phase(i)]);
+  return json;
+}
+
+nlohmann::ordered_json JsonOf(const std::vector<RankFigures>& ranks) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  for (const RankFigures& rank : ranks) {
+    const double steps = double(std::max<size_t>(rank.steps, 1));
+    json.push_back({{"machine", rank.machine},
+                    {"steps", rank.steps},
+                    {"tok_s", std::round(rank.TokensPerSecond())},
+                    {"step_s", Microseconds(rank.seconds / steps)},
+                    {"phases_s", JsonOf(rank.phases / steps)},
+                    {"peak_bytes", rank.peak_bytes}});
+  }
+  return json;
 }
 
 }  // namespace
@@ -64,17 +91,27 @@ MetricsWriter::~MetricsWriter() {
 }
 
 void MetricsWriter::Write(const StepRecord& record, int64_t time_ns, double tok_s,
-                          std::optional<double> val_loss) {
+                          std::optional<double> val_loss, const std::vector<RankFigures>& ranks) {
   nlohmann::ordered_json line;
   line["version"] = kVersion;
   line["step"] = record.step;
   line["time_ns"] = time_ns;
   line["loss"] = record.loss;
+  line["loss_max"] = record.loss_max;
   if (val_loss) line["val_loss"] = *val_loss;
   line["tok_s"] = tok_s;
   line["comm_exposed_s"] = record.comm_exposed_s;
   line["lr"] = record.lr;
   line["grad_norm"] = record.grad_norm;
+  // Of a step that an earlier run has made the checkpoint has no phases.
+  if (record.phases.Sum() > 0) {
+    line["step_s"] = Microseconds(record.seconds + record.phases[Phase::kCheckpoint]);
+    line["phases_s"] = JsonOf(record.phases);
+  }
+  if (const int slowest = SlowestRank(ranks); slowest >= 0) {
+    line["slowest_rank"] = slowest;
+    line["ranks"] = JsonOf(ranks);
+  }
   if (record.loss_scale != 1) line["loss_scale"] = record.loss_scale;
   if (record.skipped) line["skipped"] = true;
   if (record.outlier) line["outlier"] = true;

@@ -16,7 +16,8 @@
 #include <string>
 #include <vector>
 
-#include "trainer/train.h"
+#include "trainer/rank_figures.h"
+#include "trainer/train_state.h"
 
 namespace weft::trainer {
 
@@ -37,9 +38,9 @@ class MetricsWriter {
   MetricsWriter(const MetricsWriter&) = delete;
   MetricsWriter& operator=(const MetricsWriter&) = delete;
 
-  // `time_ns` counts from the start of training. val_loss is there after a validation.
+  // `time_ns` counts from the start of training. val_loss is there after a validation, `ranks` after an exchange of figures.
   void Write(const StepRecord& record, int64_t time_ns, double tok_s,
-             std::optional<double> val_loss);
+             std::optional<double> val_loss, const std::vector<RankFigures>& ranks = {});
 
   // Writes what waits, to the disk. The last call.
   void Finish();

@@ -3,6 +3,9 @@
 // rest of the trainer has them.
 #include "trainer/parallel.h"
 
+#include <algorithm>
+#include <chrono>
+
 #include <fmt/core.h>
 
 #include "weft/collective.h"
@@ -100,6 +103,13 @@ double DataParallel::Sum(double value) {
   return sum;
 }
 
+std::vector<double> DataParallel::Gather(double value) {
+  std::vector<double> all(size_);
+  Check(weft_all_gather(&value, all.data(), 1, WEFT_FLOAT64, group_, nullptr, nullptr),
+        "collecting the losses");
+  return all;
+}
+
 uint64_t DataParallel::Any(uint64_t bits) {
   Check(weft_all_reduce(&bits, &bits, 1, WEFT_UINT64, WEFT_BIT_OR, group_, nullptr, nullptr),
         "asking what others were asked for");
@@ -141,10 +151,15 @@ void DataParallel::EndMicrobatch() {
   Check(weft_shard_microbatch_end(context_, nullptr), "ending a micro-batch");
 }
 
-int64_t DataParallel::Finish() {
+StepWaits DataParallel::Finish() {
   step_result_.struct_size = sizeof step_result_;
   Check(weft_shard_finish(context_, nullptr, &step_result_), "reducing the gradients");
-  return step_result_.comm_exposed_ns + step_result_.gather_exposed_ns;
+  // weft says how long pre_ calls have waited in all. Forward's take little time beside that.
+  const int64_t in_forward = std::min(entering_ns_, step_result_.gather_exposed_ns);
+  entering_ns_ = 0;
+  return {.gather_forward_s = double(in_forward) * 1e-9,
+          .gather_backward_s = double(step_result_.gather_exposed_ns - in_forward) * 1e-9,
+          .reduce_s = double(step_result_.comm_exposed_ns) * 1e-9};
 }
 
 weft_shard_update_result_t DataParallel::Update(double learning_rate, double clip,
@@ -191,7 +206,9 @@ UnitView<float> DataParallel::ViewOf(Unit& unit) {
 }
 
 UnitView<float> DataParallel::PreForward(size_t unit) {
+  const auto before = std::chrono::steady_clock::now();
   Check(weft_shard_pre_forward(units_[unit].handle, nullptr), "entering a unit");
+  entering_ns_ += std::chrono::nanoseconds(std::chrono::steady_clock::now() - before).count();
   return ViewOf(units_[unit]);
 }
 

@@ -44,6 +44,15 @@ struct RankReports {
   std::vector<weft_shard_rank_report_t> ranks;  // by rank
 };
 
+// For how long a step has waited for other ranks.
+struct StepWaits {
+  double gather_forward_s = 0;   // for parameters
+  double gather_backward_s = 0;  // the same, in backward
+  double reduce_s = 0;           // for gradients
+
+  double Sum() const { return gather_forward_s + gather_backward_s + reduce_s; }
+};
+
 class DataParallel : public UnitHooks<float> {
  public:
   // What rank `rank` of `size` would keep and send, without taking any memory or asking the others.
@@ -83,6 +92,8 @@ class DataParallel : public UnitHooks<float> {
   double loss_scale();
   // The sum over all ranks, the same bits on each. Collective.
   double Sum(double value);
+  // That of each rank. Collective.
+  std::vector<double> Gather(double value);
   // The bits that any rank passes, between steps. Collective.
   uint64_t Any(uint64_t bits);
 
@@ -96,9 +107,8 @@ class DataParallel : public UnitHooks<float> {
   void BeginEvaluation(size_t microbatches);
   void BeginMicrobatch(size_t index, bool last);
   void EndMicrobatch();
-  // Ends the communication of a step, with or without backward. Returns for how many nanoseconds the
-  // step has waited for it.
-  int64_t Finish();
+  // Ends the communication of a step, with or without backward.
+  StepWaits Finish();
   // Clips the reduced gradients to the global norm `clip` unless that is 0, and updates the
   // parameters; weight decay is on where ParamSpec says so. `skipped` in the result: a gradient was
   // infinite or not a number, and nothing was updated. `requests`: bits of this rank's; the result has those of all ranks.
@@ -153,6 +163,7 @@ class DataParallel : public UnitHooks<float> {
   int muon_group_ = 0;                           // 0: there is none
   weft_shard_plan_t plan_ = {};
   weft_shard_step_result_t step_result_ = {};
+  int64_t entering_ns_ = 0;  // of this step: for pre_forward calls, which wait for parameters
   std::vector<Unit> units_;
 };
 

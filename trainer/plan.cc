@@ -28,13 +28,6 @@ struct Need {
   uint64_t free_bytes = 0;
 };
 
-uint64_t ThisMachine() {
-  std::ifstream in("/proc/sys/kernel/random/boot_id");
-  std::string id;
-  std::getline(in, id);
-  return std::hash<std::string>()(id);
-}
-
 std::string DescribeSharding(const TrainConfig& config, const RunPlan& run, size_t ranks) {
   const weft_shard_plan_t& plan = run.sharding;
   std::string out =
@@ -117,6 +110,13 @@ uint64_t FreeMemoryBytes() {
     kibibytes += value;
   }
   return said ? kibibytes << 10 : UINT64_MAX;
+}
+
+uint64_t ThisMachine() {
+  std::ifstream in("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  std::getline(in, id);
+  return std::hash<std::string>()(id);
 }
 
 void CheckMemory(weft_group_t group, const RunPlan& plan) {

@@ -41,6 +41,9 @@ std::string DescribeMemory(const RunPlan& plan);
 // What can be had without taking it from other programs; as much as there can be if the kernel does not say.
 uint64_t FreeMemoryBytes();
 
+// Ranks of one machine have the same.
+uint64_t ThisMachine();
+
 // Compares what the ranks of each machine will take together with what is free there. Collective.
 void CheckMemory(weft_group_t group, const RunPlan& plan);
 

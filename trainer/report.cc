@@ -33,10 +33,11 @@ void Report::Print(const std::string& text) {
   Complain(unwritten_.back());
 }
 
-void Report::Add(const StepRecord& record, std::optional<double> val_loss) {
+void Report::Add(const StepRecord& record, std::optional<double> val_loss,
+                 const std::vector<RankFigures>& ranks) {
   Print(progress_.Show(record, val_loss));
   const std::chrono::nanoseconds time = std::chrono::steady_clock::now() - start_;
-  metrics_.Write(record, time.count(), progress_.tok_s(), val_loss);
+  metrics_.Write(record, time.count(), progress_.tok_s(), val_loss, ranks);
   NoteMetrics();
 }
 

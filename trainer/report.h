@@ -44,7 +44,9 @@ class Report {
   // The steps that were there at first.
   const std::vector<KeptLine>& kept() const { return metrics_.kept(); }
 
-  void Add(const StepRecord& record, std::optional<double> val_loss);
+  // `ranks`: if their figures were exchanged after this step.
+  void Add(const StepRecord& record, std::optional<double> val_loss,
+           const std::vector<RankFigures>& ranks = {});
 
   void SetSlowest(std::string text) { progress_.SetSlowest(std::move(text)); }
 

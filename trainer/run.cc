@@ -126,7 +126,14 @@ std::optional<double> Run::Validate(size_t step) {
   return val_loss;
 }
 
-void Run::SaveIfDue(const StepRecord& record) {
+void Run::Save(Checkpoints& checkpoints, StepRecord& record) {
+  const auto before = std::chrono::steady_clock::now();
+  checkpoints.Save(record, trainer_->PlaceOf(record.step));
+  record.phases[Phase::kCheckpoint] +=
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - before).count();
+}
+
+void Run::SaveIfDue(StepRecord& record) {
   if (checkpoints_ == nullptr) {
     const bool asked = (record.requests & kRequestSave) != 0;
     if (asked && report_) report_->Say("SIGUSR1: nothing is saved without --checkpoint-every");
@@ -134,10 +141,10 @@ void Run::SaveIfDue(const StepRecord& record) {
   }
   const bool due = record.step % config_.checkpoint_every == 0 ||
                    record.step == config_.train.steps || requests_ != 0;
-  if (due) checkpoints_->Save(record, trainer_->PlaceOf(record.step));
+  if (due) Save(*checkpoints_, record);
 }
 
-void Run::EndStep(const StepRecord& record) {
+void Run::EndStep(StepRecord record) {
   requests_ = record.requests;
   last_ = record;
   SaveIfDue(record);
@@ -146,22 +153,26 @@ void Run::EndStep(const StepRecord& record) {
   if (val_loss && best_ != nullptr) SaveIfBest(record, *val_loss);
   // Asked to end in the validation: what is done is saved.
   if (StopCode(requests_) != 0) SaveIfDue(record);
+  figures_.Add(record);
+  std::vector<RankFigures> ranks;
+  if (FiguresAreDue(record.step, config_.train.steps))
+    ranks = ExchangeFigures(members_.group(), figures_);
   if (record.step <= facts_.reported) return;  // this rank had come so far before another was lost
   if (std::isfinite(record.loss)) facts_.curve.train.push_back({double(record.step), record.loss});
   if (val_loss) facts_.curve.validation.push_back({double(record.step), *val_loss});
-  if (report_) report_->Add(record, val_loss);
+  if (report_) report_->Add(record, val_loss, ranks);
   facts_.reported = record.step;
 }
 
 // As rank 0 knows it: a rank that has joined, or gone on from a checkpoint, has not seen all validations.
-void Run::SaveIfBest(const StepRecord& record, double val_loss) {
+void Run::SaveIfBest(StepRecord& record, double val_loss) {
   const std::string best = HearOfFirst(members_.group(), [&] {
     for (const CurvePoint& point : facts_.curve.validation) {
       if (point.step < double(record.step) && !(val_loss < point.loss)) return std::string();
     }
     return std::string("best");
   });
-  if (!best.empty()) best_->Save(record, trainer_->PlaceOf(record.step));
+  if (!best.empty()) Save(*best_, record);
 }
 
 void Run::SayStopped(bool saved) const {

@@ -29,6 +29,7 @@
 #include "trainer/members.h"
 #include "trainer/origin.h"
 #include "trainer/plan.h"
+#include "trainer/rank_figures.h"
 #include "trainer/report.h"
 #include "trainer/run_data.h"
 #include "trainer/run_facts.h"
@@ -64,11 +65,13 @@ class Run {
   void Train();
   // The validation that is due after that step, if any.
   std::optional<double> Validate(size_t step);
-  void SaveIfDue(const StepRecord& record);
-  void SaveIfBest(const StepRecord& record, double val_loss);
+  // What it takes is added to the record's phases.
+  void SaveIfDue(StepRecord& record);
+  void Save(Checkpoints& checkpoints, StepRecord& record);
+  void SaveIfBest(StepRecord& record, double val_loss);
   void SayStopped(bool saved) const;
   // Validates where that is due, and reports.
-  void EndStep(const StepRecord& record);
+  void EndStep(StepRecord record);
   void End();
   // Waits for what is still written; the exit code.
   int Close();
@@ -103,6 +106,7 @@ class Run {
   bool validated_ = false;                    // the last step
   bool end_printed_ = false;                  // by this rank
   StepRecord last_;                           // of this process; step 0: none
+  RankFigures figures_;                       // of this rank, since they were last exchanged
   TrainState state_;                 // of an elastic run: as of the last change of the group
   std::optional<RunFolder> folder_;  // of the rank 0 that has claimed it
   bool resume_own_ = false;          // this job has saved already

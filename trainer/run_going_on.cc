@@ -60,6 +60,7 @@ void Run::GoOn(const std::string& change) {
   trainer_ = std::make_unique<Trainer>(config_.train, data_.text(), members_.group());
   trainer_->GoOnFrom(state_);
   last_ = state_.last;
+  figures_ = {};
   if (config_.checkpoint_every > 0) checkpoints_ = MakeOrigin().MakeCheckpoints(*trainer_);
   if (config_.keep_best) best_ = MakeOrigin().MakeBest(*trainer_);
   state_.values = std::vector<std::byte>();  // the trainer has them; {} would keep the memory

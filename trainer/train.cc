@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cmath>
 #include <exception>
+#include <limits>
 #include <numeric>
 
 #include <fmt/core.h>
@@ -207,18 +208,42 @@ double Trainer::Compute(size_t index, double loss_scale) {
     const Share share = ShareOfMicroBatch(micro);
     const std::vector<size_t> offsets = OffsetsOf(index, share);
     FillBatch(text_.train, offsets);
+    phases_.End(Phase::kData);
     // Their places and not their bytes: texts repeat themselves.
     const bool check = config_.check_samples > 0 && index % config_.check_samples == 0;
     if (check && micro == 0) {
       parallel_.CheckSamples(offsets.data(), offsets.size() * sizeof offsets[0]);
+      phases_.End(Phase::kReduce);
     }
     parallel_.BeginMicrobatch(micro, micro + 1 == config_.accumulate);
     model_.Forward(inputs_.data(), share.count, activations_,
                    Dropout(config_.dropout, config_.seed, index, share.first));
+    phases_.End(Phase::kForward);
     loss += model_.Backward(inputs_.data(), targets_.data(), share.count, scale, activations_);
     parallel_.EndMicrobatch();
+    phases_.End(Phase::kBackward);
   }
   return loss;
+}
+
+size_t Trainer::TokensOf(size_t rank) const {
+  const size_t parts = parallel_.size() * config_.accumulate;
+  const Share first = ShareOf(config_.global_batch, parts, rank * config_.accumulate);
+  const Share last = ShareOf(config_.global_batch, parts, (rank + 1) * config_.accumulate - 1);
+  return (last.first + last.count - first.first) * config_.model.seq;
+}
+
+// In the order of the ranks, so that all have the same bits.
+void Trainer::TakeLoss(double own, StepRecord& record) {
+  const std::vector<double> losses = parallel_.Gather(own);
+  double sum = 0;
+  record.loss_max = -std::numeric_limits<double>::infinity();
+  for (size_t rank = 0; rank < losses.size(); rank++) {
+    sum += losses[rank];
+    record.loss_max = std::max(record.loss_max, losses[rank] / double(TokensOf(rank)));
+  }
+  record.loss = sum / double(record.tokens);
+  if (!std::isfinite(record.loss)) record.loss_max = record.loss;
 }
 
 void Trainer::Update(StepRecord& record) {
@@ -248,19 +273,25 @@ void Trainer::Update(StepRecord& record) {
 
 StepRecord Trainer::TryStep(size_t index) {
   const auto start = Clock::now();
+  phases_.Begin();
   parallel_.BeginStep();
+  phases_.End(Phase::kBackward);  // it clears the gradients
   StepRecord& record = record_;
   record = {};
   record.loss_scale = parallel_.loss_scale();
   const double loss = Compute(index, record.loss_scale);
-  const int64_t exposed_ns = parallel_.Finish();
+  const StepWaits waits = parallel_.Finish();
   record.step = index + 1;
   record.tokens = config_.global_batch * config_.model.seq;
+  record.rank_tokens = TokensOf(parallel_.rank());
   record.lr = LearningRate(config_, index);
   // Before the update, which leaves gathers of parameters under way.
   const auto before_sum = Clock::now();
-  record.loss = parallel_.Sum(loss) / double(record.tokens);
-  record.comm_exposed_s = double(exposed_ns) * 1e-9 + SecondsSince(before_sum);
+  TakeLoss(loss, record);
+  record.comm_exposed_s = waits.Sum() + SecondsSince(before_sum);
+  phases_.End(Phase::kReduce);
+  phases_.Move(Phase::kForward, Phase::kGather, waits.gather_forward_s);
+  phases_.Move(Phase::kBackward, Phase::kGather, waits.gather_backward_s);
   record.seconds = SecondsSince(start);  // if the update is all that is done of the rest
   const double before_update = record.seconds;
   Update(record);
@@ -268,6 +299,8 @@ StepRecord Trainer::TryStep(size_t index) {
   last_ = record;
   if (config_.elastic) updates_ = parallel_.update_count();
   parallel_.EndStep();
+  phases_.End(Phase::kOptimizer);
+  record.phases = phases_.seconds();
   record.seconds = SecondsSince(start);
   record.update_s = record.seconds - before_update;
   last_ = record;

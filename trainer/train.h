@@ -27,6 +27,7 @@
 #include "trainer/model.h"
 #include "trainer/parallel.h"
 #include "trainer/sampler.h"
+#include "trainer/step_phases.h"
 #include "trainer/train_state.h"
 #include "trainer/training_text.h"
 
@@ -86,6 +87,10 @@ class Trainer {
   StepRecord TryStep(size_t index);
   // Forward and backward of this rank's share; the sum of its tokens' losses.
   double Compute(size_t index, double loss_scale);
+  // Adds up the losses of all ranks.
+  void TakeLoss(double own, StepRecord& record);
+  // Tokens of a rank in each step.
+  size_t TokensOf(size_t rank) const;
   // Updates the weights, unless the step stands out.
   void Update(StepRecord& record);
   // Whether any rank has been asked to end. Collective.
@@ -107,6 +112,7 @@ class Trainer {
   Model<float> model_;
   Activations<float> activations_;
   std::vector<Token> inputs_, targets_, window_;
+  StepPhases phases_;
   StepRecord record_;        // of the step under way
   StepRecord last_;          // of the last that was done
   int64_t steps_done_ = -1;  // -1: there are no weights yet

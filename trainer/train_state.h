@@ -18,13 +18,15 @@
 
 #include "trainer/outlier_guard.h"
 #include "trainer/sampler.h"
+#include "trainer/step_phases.h"
 
 namespace weft::trainer {
 
 // What one step amounted to; the fields of metrics.jsonl.
 struct StepRecord {
-  size_t step = 0;  // from 1
-  double loss = 0;  // nats per byte, mean over the global batch
+  size_t step = 0;      // from 1
+  double loss = 0;      // nats per token, mean over the global batch
+  double loss_max = 0;  // the largest mean of any rank
   double grad_norm = 0;
   double lr = 0;
   double seconds = 0;  // wall time of the step
@@ -33,7 +35,10 @@ struct StepRecord {
   bool skipped = false;  // nothing was updated: gradients were not finite, or
   bool outlier = false;  // the step stood out (outlier_guard.h)
   double update_s = 0;   // part of `seconds`; not in metrics.jsonl
-  size_t tokens = 0;     // of all ranks
+  // Of this rank. Up to kOptimizer they are `seconds`; a save comes after it.
+  PhaseSeconds phases;
+  size_t tokens = 0;       // of all ranks
+  size_t rank_tokens = 0;  // of this one
   // Of all ranks, the same on each (stop_signals.h); not in metrics.jsonl.
   uint64_t requests = 0;
   StepStatistics statistics;  // of the steps up to this one, for --outlier-z; not in metrics.jsonl

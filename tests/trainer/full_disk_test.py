@@ -84,7 +84,7 @@ class FullDiskTest(unittest.TestCase):
         # Steps that take their time: there is room again before the run is over.
         slow = list(_TINY)
         slow[slow.index("--batch") + 1] = "64"
-        process = self.start("192k", *slow, "--steps", "500", before="head -c 160k /dev/zero >disk/ballast")
+        process = self.start("384k", *slow, "--steps", "500", before="head -c 352k /dev/zero >disk/ballast")
         printed = ""
         for line in process.stdout:
             printed += line

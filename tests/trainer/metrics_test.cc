@@ -44,21 +44,87 @@ std::vector<Json> ReadLines(const std::filesystem::path& file) {
   return lines;
 }
 
+PhaseSeconds Phases(double forward, double checkpoint) {
+  PhaseSeconds phases;
+  phases[Phase::kForward] = forward;
+  phases[Phase::kCheckpoint] = checkpoint;
+  return phases;
+}
+
 TEST_F(MetricsTest, EachLineHasTheVersionAndTheFieldsOfTheFormat) {
   const std::string run = (directory_ / "run").string();
   {
     MetricsWriter writer(run);
-    writer.Write({.step = 1, .loss = 5.5, .grad_norm = 2, .lr = 0.25, .comm_exposed_s = 0.5}, 1000,
-                 64, std::nullopt);
-    writer.Write({.step = 2, .loss = 4.5, .grad_norm = 1, .lr = 0.5, .comm_exposed_s = 0}, 2000,
-                 128, 4.75);
+    writer.Write({.step = 1,
+                  .loss = 5.5,
+                  .loss_max = 5.75,
+                  .grad_norm = 2,
+                  .lr = 0.25,
+                  .seconds = 0.75,
+                  .comm_exposed_s = 0.5,
+                  .phases = Phases(0.5, 0.25)},
+                 1000, 64, std::nullopt);
+    // What a checkpoint knows of a step has no phases.
+    writer.Write(
+        {.step = 2, .loss = 4.5, .loss_max = 5, .grad_norm = 1, .lr = 0.5, .comm_exposed_s = 0},
+        2000, 128, 4.75);
   }
   const std::vector<Json> lines = ReadLines(run + "/metrics.jsonl");
   ASSERT_EQ(lines.size(), 2u);
-  EXPECT_EQ(lines[0], Json::parse(R"({"version": 1, "step": 1, "time_ns": 1000, "loss": 5.5,
-      "tok_s": 64.0, "comm_exposed_s": 0.5, "lr": 0.25, "grad_norm": 2.0})"));
-  EXPECT_EQ(lines[1], Json::parse(R"({"version": 1, "step": 2, "time_ns": 2000, "loss": 4.5,
-      "val_loss": 4.75, "tok_s": 128.0, "comm_exposed_s": 0.0, "lr": 0.5, "grad_norm": 1.0})"));
+  EXPECT_EQ(lines[0], Json::parse(R"({"version": 2, "step": 1, "time_ns": 1000, "loss": 5.5,
+      "loss_max": 5.75, "tok_s": 64.0, "comm_exposed_s": 0.5, "lr": 0.25, "grad_norm": 2.0,
+      "step_s": 1.0, "phases_s": {"data": 0.0, "forward": 0.5, "backward": 0.0, "gather": 0.0,
+      "reduce": 0.0, "optimizer": 0.0, "checkpoint": 0.25}})"));
+  EXPECT_EQ(lines[1], Json::parse(R"({"version": 2, "step": 2, "time_ns": 2000, "loss": 4.5,
+      "loss_max": 5.0, "val_loss": 4.75, "tok_s": 128.0, "comm_exposed_s": 0.0, "lr": 0.5,
+      "grad_norm": 1.0})"));
+}
+
+TEST_F(MetricsTest, FiguresOfTheRanksAreMeansOfTheirSteps) {
+  const std::string run = (directory_ / "run").string();
+  std::vector<RankFigures> ranks(3);
+  for (size_t step = 1; step <= 4; step++) {
+    ranks[0].Add({.seconds = 0.5, .phases = Phases(0.25, 0.5), .rank_tokens = 100});
+    ranks[1].Add({.seconds = 1, .phases = Phases(0.5, 0), .rank_tokens = 50});
+  }
+  ranks[1].machine = 1;
+  ranks[1].peak_bytes = 4096;  // the third has just joined
+  MetricsWriter(run).Write({.step = 4}, 1000, 64, std::nullopt, ranks);
+  const Json line = ReadLines(run + "/metrics.jsonl").at(0);
+  EXPECT_EQ(line["slowest_rank"], 1);
+  ASSERT_EQ(line["ranks"].size(), 3u);
+  EXPECT_EQ(line["ranks"][0]["machine"], 0);
+  EXPECT_EQ(line["ranks"][0]["steps"], 4);
+  EXPECT_EQ(line["ranks"][0]["tok_s"], 100);
+  EXPECT_EQ(line["ranks"][0]["step_s"], 1);
+  EXPECT_EQ(line["ranks"][0]["phases_s"]["forward"], 0.25);
+  EXPECT_EQ(line["ranks"][0]["phases_s"]["checkpoint"], 0.5);
+  EXPECT_EQ(line["ranks"][1]["machine"], 1);
+  EXPECT_EQ(line["ranks"][1]["tok_s"], 50);
+  EXPECT_EQ(line["ranks"][1]["peak_bytes"], 4096);
+  EXPECT_EQ(line["ranks"][2]["steps"], 0);
+  EXPECT_EQ(line["ranks"][2]["tok_s"], 0);
+}
+
+// A run that an earlier release began goes on in its file.
+TEST_F(MetricsTest, LinesOfVersionOneAreReadAndKept) {
+  const std::string run = (directory_ / "run").string();
+  const std::string file = run + "/metrics.jsonl";
+  std::filesystem::create_directories(run);
+  std::ofstream(file) << R"({"version":1,"step":1,"time_ns":1000,"loss":5.5,"tok_s":64.0})"
+                      << "\n"
+                      << R"({"step":2,"time_ns":2000,"loss":null,"val_loss":4.5})"
+                      << "\n";
+  MetricsWriter writer(run, 2);
+  ASSERT_EQ(writer.kept().size(), 2u);
+  EXPECT_EQ(writer.kept()[0].loss, 5.5);
+  EXPECT_EQ(writer.kept()[1].loss, std::nullopt);
+  EXPECT_EQ(writer.kept()[1].val_loss, 4.5);
+  writer.Write({.step = 3}, 3000, 64, std::nullopt);
+  const std::vector<Json> lines = ReadLines(file);
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_EQ(lines[0]["version"], 1);
+  EXPECT_EQ(lines[2]["version"], 2);
 }
 
 StepRecord Step(size_t step) {

@@ -60,6 +60,58 @@ TEST(Trainer, LossesAgreeWhereTheRanksDoNotDivideTheBatch) {
   }
 }
 
+// No time is counted twice, and little is lost: the parts of a step add up to it.
+TEST(Trainer, PhasesOfAStepAddUpToIt) {
+  for (const auto strategy : {WEFT_SHARD_NO_SHARD, WEFT_SHARD_FULL_SHARD}) {
+    TrainConfig config = SmallConfig();
+    config.steps = 20;
+    config.accumulate = 2;
+    config.strategy = strategy;
+    for (const Outcome& outcome : RunRanks(2, config)) {
+      ASSERT_EQ(outcome.error, "");
+      ASSERT_EQ(outcome.records.size(), 20u);
+      double sum = 0, seconds = 0;
+      for (const StepRecord& record : outcome.records) {
+        for (size_t i = 0; i < kPhases; i++)
+          EXPECT_GE(record.phases[Phase(i)], 0) << kPhaseNames[i] << ", step " << record.step;
+        EXPECT_LE(record.phases.Sum(), record.seconds * (1 + 1e-9)) << "step " << record.step;
+        // weft says how long it waited; the trainer's clock has seen no less.
+        EXPECT_GE(record.phases[Phase::kGather] + record.phases[Phase::kReduce],
+                  0.99 * record.comm_exposed_s - 1e-6)
+            << "step " << record.step;
+        EXPECT_GT(record.phases[Phase::kForward], 0);
+        EXPECT_GT(record.phases[Phase::kBackward], 0);
+        EXPECT_GT(record.phases[Phase::kOptimizer], 0);
+        EXPECT_EQ(record.phases[Phase::kCheckpoint], 0);
+        sum += record.phases.Sum();
+        seconds += record.seconds;
+      }
+      EXPECT_GE(sum, 0.5 * seconds);
+    }
+  }
+}
+
+// 7 sequences: the ranks have 2, 2 and 3, and each of them a mean of its own.
+TEST(Trainer, TheLargestLossIsThatOfTheRankWhoseMeanIsHighest) {
+  TrainConfig config = SmallConfig();
+  config.global_batch = 7;
+  config.steps = 5;
+  const auto ranks = RunRanks(3, config);
+  const Outcome alone = RunRanks(1, config)[0];
+  ASSERT_EQ(ranks[0].error + alone.error, "");
+  for (size_t step = 0; step < config.steps; step++) {
+    size_t tokens = 0;
+    for (const Outcome& rank : ranks) {
+      EXPECT_EQ(rank.records[step].loss_max, ranks[0].records[step].loss_max);
+      tokens += rank.records[step].rank_tokens;
+    }
+    EXPECT_EQ(ranks[2].records[step].rank_tokens, 3 * config.model.seq);
+    EXPECT_EQ(tokens, ranks[0].records[step].tokens);
+    EXPECT_GT(ranks[0].records[step].loss_max, ranks[0].records[step].loss);
+    EXPECT_EQ(alone.records[step].loss_max, alone.records[step].loss);
+  }
+}
+
 TEST(Trainer, AllRanksHoldTheSameBits) {
   const auto outcomes = RunRanks(3, [](size_t) {
     TrainConfig config = SmallConfig();

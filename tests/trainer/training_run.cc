@@ -25,6 +25,7 @@ void Run(const TrainConfig& config, weft_group_t group, Reading reading, Outcome
   if (reading == Reading::kEveryStep) outcome.params.push_back(trainer.ReadParams());
   for (size_t step = 0; step < config.steps; step++) {
     const StepRecord record = trainer.Step(step);
+    outcome.records.push_back(record);
     outcome.losses.push_back(record.loss);
     outcome.norms.push_back(record.grad_norm);
     outcome.loss_scales.push_back(record.loss_scale);

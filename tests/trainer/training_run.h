@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "trainer/config.h"
+#include "trainer/train_state.h"
 #include "trainer/training_text.h"
 
 namespace weft::trainer {
@@ -29,6 +30,7 @@ using Params = std::vector<std::vector<float>>;
 
 // What a run leaves behind on one rank.
 struct Outcome {
+  std::vector<StepRecord> records;
   std::vector<double> losses;
   std::vector<double> norms;  // of gradients
   std::vector<double> loss_scales;
