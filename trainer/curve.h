@@ -1,7 +1,7 @@
 // Pictures of a loss curve: an SVG file and a few lines for the terminal.
 //
 //   Curve curve{train_points, validation_points, order3_loss};
-//   WriteFile("loss.svg", CurveSvg(curve, "weft_train, 2 ranks"));
+//   WriteFile("loss.svg", CurveSvg(curve, "weft_train, 2 ranks", "", "byte"));
 //   fmt::print("{}", CurveText(curve, 72, 10));
 #ifndef WEFT_TRAINER_CURVE_H_
 #define WEFT_TRAINER_CURVE_H_
@@ -23,11 +23,9 @@ struct Curve {
   double order3 = 0;  // drawn as a line for comparison; 0: not drawn
 };
 
-// Distances of 1, 2 or 5 times a power of ten that put at most `count` ticks into [low, high].
-std::vector<double> Ticks(double low, double high, size_t count);
-
-// A complete SVG document. `title` and `subtitle` are escaped.
-std::string CurveSvg(const Curve& curve, const std::string& title, const std::string& subtitle);
+// A complete SVG document. `title` and `subtitle` are escaped; losses are nats per `unit`, "byte" or "token".
+std::string CurveSvg(const Curve& curve, const std::string& title, const std::string& subtitle,
+                     const char* unit);
 
 // `rows` lines of at most `columns` characters made of Unicode blocks, with a scale to the left.
 std::string CurveText(const Curve& curve, size_t columns, size_t rows);

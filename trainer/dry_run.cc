@@ -39,16 +39,6 @@ Placement PlacementOf(const DryRunSettings& settings) {
           std::max(1u, std::thread::hardware_concurrency())};
 }
 
-// "3.38 G", "16.9 T": FLOP and FLOP/s.
-std::string FormatFlops(double flops) {
-  constexpr const char* kUnits[] = {"k", "M", "G", "T", "P", "E", "Z"};
-  double amount = flops * 1e-3;
-  size_t unit = 0;
-  for (; amount >= 1000 && unit + 1 < std::size(kUnits); unit++)
-    amount *= 1e-3;
-  return fmt::format("{:.{}f} {}", amount, amount < 100 ? 2 : 1, kUnits[unit]);
-}
-
 // The ranks that need the least and the most, and what a machine has for them.
 std::string DescribeRanks(const TrainConfig& config, const Placement& placement) {
   const size_t looked_at = std::min(placement.ranks, kPlansMost);
@@ -251,6 +241,15 @@ std::string DescribeDryRun(const TrainConfig& config, const DryRunSettings& sett
                       /*train_bytes=*/0) +
          DescribeRanks(config, PlacementOf(settings)) + DescribeWork(WorkOf(config)) +
          DescribePrediction(config, settings);
+}
+
+std::string FormatFlops(double flops) {
+  constexpr const char* kUnits[] = {"k", "M", "G", "T", "P", "E", "Z"};
+  double amount = flops * 1e-3;
+  size_t unit = 0;
+  for (; amount >= 1000 && unit + 1 < std::size(kUnits); unit++)
+    amount *= 1e-3;
+  return fmt::format("{:.{}f} {}", amount, amount < 100 ? 2 : 1, kUnits[unit]);
 }
 
 std::string FormatSeconds(double seconds) {

@@ -40,6 +40,9 @@ std::string DescribeDryRun(const TrainConfig& config, const DryRunSettings& sett
 // "38.1 ms", "12.5 s", "3 min 20 s", "2 h 05 min", "12 days 4 h".
 std::string FormatSeconds(double seconds);
 
+// "3.38 G", "16.9 T": FLOP and FLOP/s.
+std::string FormatFlops(double flops);
+
 }  // namespace weft::trainer
 
 #endif  // WEFT_TRAINER_DRY_RUN_H_

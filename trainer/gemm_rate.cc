@@ -15,6 +15,7 @@ namespace {
 using Steady = std::chrono::steady_clock;
 
 constexpr double kLargestFlops = 2e9;  // of one product, unless it has only kFewestRows
+constexpr double kCheapFlops = 5e10;   // a core makes 50 to 200 G of them per second
 constexpr size_t kFewestRows = 64;     // fewer are multiplied at a lower rate
 // Of all bytes, so that elements are 0.0115, of any type.
 constexpr std::byte kByte{0x3c};
@@ -71,6 +72,11 @@ class Operands {
     dw_.resize(model.width * widest);
   }
 
+  static uint64_t Bytes(const ModelConfig& model, size_t rows) {
+    const size_t widest = std::max(4 * model.width, model.padded_vocabulary());
+    return sizeof(float) * (rows * (4 * model.width + 2 * widest) + 2 * model.width * widest);
+  }
+
   void Multiply(const Product& p, Matmul<float>& matmul) {
     const MutableNumbers x = View(x_, p.shape.k), y = View(y_, p.shape.n);
     switch (p.direction) {
@@ -97,7 +103,16 @@ class Operands {
 
 }  // namespace
 
-GemmRate MeasureGemmRate(const ModelConfig& model, size_t rows, Matmul<float>& matmul) {
+bool GemmRateIsCheap(const ModelConfig& model, size_t rows, uint64_t memory_bytes) {
+  rows = RowsFor(model, rows);
+  double flops = 0;
+  for (const Product& product : ProductsOf(model, rows))
+    flops += 2 * product.Flops();
+  return flops <= kCheapFlops && Operands::Bytes(model, rows) <= memory_bytes / 2;
+}
+
+GemmRate MeasureGemmRate(const ModelConfig& model, size_t rows, Matmul<float>& matmul,
+                         double seconds) {
   GemmRate rate;
   rate.rows = RowsFor(model, rows);
   std::vector<Product> products = ProductsOf(model, rate.rows);
@@ -106,7 +121,7 @@ GemmRate MeasureGemmRate(const ModelConfig& model, size_t rows, Matmul<float>& m
   const auto seconds_since = [](Steady::time_point from) {
     return std::chrono::duration<double>(Steady::now() - from).count();
   };
-  for (size_t pass = 0; pass < 2 || seconds_since(start) < kGemmSeconds; pass++) {
+  for (size_t pass = 0; pass < 2 || seconds_since(start) < seconds; pass++) {
     for (Product& product : products) {
       const auto begin = Steady::now();
       operands.Multiply(product, matmul);
@@ -114,13 +129,13 @@ GemmRate MeasureGemmRate(const ModelConfig& model, size_t rows, Matmul<float>& m
       if (pass > 0) product.seconds = std::min(product.seconds, seconds_since(begin));
     }
   }
-  double flops = 0, seconds = 0;
+  double flops = 0, sum = 0;
   for (const Product& product : products) {
     flops += double(product.count) * product.Flops();
-    seconds += double(product.count) * product.seconds;
+    sum += double(product.count) * product.seconds;
     rate.peak = std::max(rate.peak, product.Flops() / product.seconds);
   }
-  rate.mean = flops / seconds;
+  rate.mean = flops / sum;
   return rate;
 }
 

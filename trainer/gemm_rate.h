@@ -12,6 +12,7 @@
 #define WEFT_TRAINER_GEMM_RATE_H_
 
 #include <cstddef>
+#include <cstdint>
 
 #include "trainer/matmul.h"
 #include "trainer/model_units.h"
@@ -28,8 +29,12 @@ struct GemmRate {
       0;  // of the products: a micro-batch's tokens, or fewer where they would take too long
 };
 
-// `rows`: tokens of a micro-batch.
-GemmRate MeasureGemmRate(const ModelConfig& model, size_t rows, Matmul<float>& matmul);
+// `rows`: tokens of a micro-batch. It measures for `seconds`, or for two products of each shape.
+GemmRate MeasureGemmRate(const ModelConfig& model, size_t rows, Matmul<float>& matmul,
+                         double seconds = kGemmSeconds);
+
+// Whether measuring takes well below a second on a core of our days, and no more than half of `memory_bytes`.
+bool GemmRateIsCheap(const ModelConfig& model, size_t rows, uint64_t memory_bytes);
 
 }  // namespace weft::trainer
 

@@ -37,7 +37,8 @@ size_t ReadLines(const std::string& path, size_t last_step, std::vector<KeptLine
     if (!line.is_object() || line.value("step", last_step + 1) > last_step) break;
     bytes += text.size() + 1;
     kept.push_back({line.value("step", size_t{0}), line.value("time_ns", int64_t{0}),
-                    FiniteOf(line, "loss"), FiniteOf(line, "val_loss")});
+                    FiniteOf(line, "loss"), FiniteOf(line, "val_loss"),
+                    FiniteOf(line, "tok_s").value_or(0)});
   }
   return bytes;
 }

@@ -26,6 +26,7 @@ struct KeptLine {
   size_t step = 0;
   int64_t time_ns = 0;
   std::optional<double> loss, val_loss;  // of finite ones
+  double tok_s = 0;
 };
 
 class MetricsWriter {

@@ -79,7 +79,7 @@ void AddCallOptions(CLI::App& app, ProgramConfig& config, bool& dry, bool& keys)
       ->check(CLI::Range(size_t{0}, kRanksMax))
       ->group(group);
   app.add_option("--price-per-hour", config.price_per_hour,
-                 "of --dry-run: what a rank's device costs")
+                 "of --dry-run and reports: what a rank's device costs")
       ->group(group);
   app.add_flag("--keys", keys, "of config: print the keys that files may have, as Markdown")
       ->group(group);

@@ -21,7 +21,10 @@ Report::Report(const TrainConfig& config, const std::string& directory, size_t g
     : directory_(directory),
       unit_(unit),
       metrics_(directory, go_on_after),
-      progress_(config, isatty(STDOUT_FILENO) == 1) {}
+      progress_(config, isatty(STDOUT_FILENO) == 1) {
+  for (const KeptLine& line : metrics_.kept())
+    done_.rates.push_back({double(line.step), line.tok_s});
+}
 
 void Report::Print(const std::string& text) {
   if (output_failed_ || text.empty()) return;
@@ -36,6 +39,7 @@ void Report::Print(const std::string& text) {
 void Report::Add(const StepRecord& record, std::optional<double> val_loss,
                  const std::vector<RankFigures>& ranks) {
   Print(progress_.Show(record, val_loss));
+  done_.Add(record, progress_.tok_s(), ranks);
   const std::chrono::nanoseconds time = std::chrono::steady_clock::now() - start_;
   metrics_.Write(record, time.count(), progress_.tok_s(), val_loss, ranks);
   NoteMetrics();
@@ -88,7 +92,7 @@ bool Report::Finish() {
 }
 
 void Report::PrintEnd(const TrainConfig& t, const Curve& curve, double final_loss,
-                      const std::string& sample, size_t ranks) {
+                      const std::string& sample, size_t ranks, const std::vector<RunFile>& more) {
   const Progress& p = progress_;
   const double order3 = curve.order3;
   if (curve.train.empty()) throw RunFailure("the loss was not finite in any step");
@@ -110,8 +114,9 @@ void Report::PrintEnd(const TrainConfig& t, const Curve& curve, double final_los
       fmt::format("{} rank{}, {} steps; validation {:.3f} nats per {} ({:.3f} bits)", ranks,
                   ranks == 1 ? "" : "s", curve.train.back().step, final_loss, unit_, bits);
   text += fmt::format("\nwrote  {}/metrics.jsonl", directory_);
-  const std::pair<const char*, std::string> files[] = {
-      {"loss.svg", CurveSvg(curve, "weft_train", subtitle)}, {"sample.txt", sample}};
+  std::vector<RunFile> files = {{"loss.svg", CurveSvg(curve, "weft_train", subtitle, unit_)},
+                                {"sample.txt", sample}};
+  files.insert(files.end(), more.begin(), more.end());
   for (const auto& [name, contents] : files) {
     if (WriteFile(name, contents)) text += fmt::format(", {}/{}", directory_, name);
   }

@@ -3,7 +3,7 @@
 //   Report report(config, directory, 0, data.unit());
 //   report.Print(data.Describe());
 //   report.Add(record, val_loss);              // after every step
-//   report.PrintEnd(config.train, curve, final_loss, sample, ranks);
+//   report.PrintEnd(config.train, curve, final_loss, sample, ranks, {{"report.md", text}});
 //   if (!report.Finish()) ...                  // something of it is not there
 //
 // Output that cannot be written, as on a full disk, does not end training: it is said once, and Finish knows it.
@@ -22,11 +22,16 @@
 #include "trainer/curve.h"
 #include "trainer/metrics.h"
 #include "trainer/progress.h"
+#include "trainer/reports/run_record.h"
 
 namespace weft::trainer {
 
 constexpr double kTemperature = 0.8;  // of the sample
 constexpr size_t kTop = 40;           // likeliest bytes that it is drawn from
+
+struct RunFile {
+  std::string name, text;
+};
 
 class Report {
  public:
@@ -48,6 +53,9 @@ class Report {
   void Add(const StepRecord& record, std::optional<double> val_loss,
            const std::vector<RankFigures>& ranks = {});
 
+  // Since the program was started.
+  const RunRecord& done() const { return done_; }
+
   void SetSlowest(std::string text) { progress_.SetSlowest(std::move(text)); }
 
   // To standard output.
@@ -63,8 +71,9 @@ class Report {
   std::string FillUpTo(const StepRecord& last);
   // One line in between, not into the line that is redrawn.
   void Say(const std::string& line);
+  // Writes `more` beside the files that a run always leaves.
   void PrintEnd(const TrainConfig& config, const Curve& curve, double final_loss,
-                const std::string& sample, size_t ranks);
+                const std::string& sample, size_t ranks, const std::vector<RunFile>& more);
 
   // Throws NotWritten if something could not be written so far.
   void CheckWritten() const;
@@ -80,6 +89,7 @@ class Report {
   const char* const unit_;
   MetricsWriter metrics_;
   Progress progress_;
+  RunRecord done_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::vector<std::string> unwritten_;  // sentences, without what the metrics lack
   bool output_failed_ = false;

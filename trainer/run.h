@@ -26,6 +26,7 @@
 #include "trainer/checkpoints.h"
 #include "trainer/config.h"
 #include "trainer/failure.h"
+#include "trainer/gemm_rate.h"
 #include "trainer/members.h"
 #include "trainer/origin.h"
 #include "trainer/plan.h"
@@ -52,6 +53,8 @@ class Run {
   void Begin();
   // On rank 0: the text and the plan, before memory is taken for it.
   void PrintPlan(const RunPlan& plan) const;
+  // How fast matrix products are here, for the report, if that is soon known.
+  void MeasureRate(const RunPlan& plan);
   std::unique_ptr<Trainer> MakeTrainer(const RunPlan& plan) const;
   std::string OwnCheckpoints() const;
   ResolvedConfig Resolved() const;
@@ -73,6 +76,10 @@ class Run {
   // Validates where that is due, and reports.
   void EndStep(StepRecord record);
   void End();
+  // On rank 0, unless --report is off.
+  std::vector<RunFile> ReportFiles() const;
+  // Since this start.
+  double Seconds() const;
   // Waits for what is still written; the exit code.
   int Close();
   // False if nobody waits.
@@ -103,10 +110,12 @@ class Run {
   std::unique_ptr<Checkpoints> checkpoints_;  // of trainer_'s model
   std::unique_ptr<Checkpoints> best_;         // with --keep-best
   uint64_t requests_ = 0;                     // of all ranks, as of the last step or look
-  bool validated_ = false;                    // the last step
-  bool end_printed_ = false;                  // by this rank
-  StepRecord last_;                           // of this process; step 0: none
-  RankFigures figures_;                       // of this rank, since they were last exchanged
+  weft_shard_step_result_t traffic_ = {};     // of the last step that this rank made
+  std::optional<GemmRate> gemm_;
+  bool validated_ = false;           // the last step
+  bool end_printed_ = false;         // by this rank
+  StepRecord last_;                  // of this process; step 0: none
+  RankFigures figures_;              // of this rank, since they were last exchanged
   TrainState state_;                 // of an elastic run: as of the last change of the group
   std::optional<RunFolder> folder_;  // of the rank 0 that has claimed it
   bool resume_own_ = false;          // this job has saved already

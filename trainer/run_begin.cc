@@ -1,4 +1,8 @@
 // Everything before the first step: the folder, the plan, memory, where the run begins, and what rank 0 says of it.
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -41,6 +45,7 @@ void Run::Begin() {
   const RunPlan plan = PlanRun(config_.train, members_.rank(), members_.size());
   DecideOnFirst(members_.group(), [&] { PrintPlan(plan); });
   CheckMemory(members_.group(), plan);
+  MeasureRate(plan);
   std::unique_ptr<Trainer> trainer = MakeTrainer(plan);
   const RankReports kept = trainer->parallel().Report();
   const Origin origin = MakeOrigin();
@@ -72,6 +77,19 @@ void Run::PrintPlan(const RunPlan& plan) const {
       DescribePlan(config_.train, plan, members_.size(), data_.text().train.size());
   if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) return;
   throw NotWritten(fmt::format("writing the output: {}", std::strerror(errno)));
+}
+
+// All ranks measure at once, as they will compute at once.
+void Run::MeasureRate(const RunPlan& plan) {
+  constexpr double kSeconds = 0.1;
+  const TrainConfig& t = config_.train;
+  const size_t rows = LargestMicroBatch(t, members_.size()) * t.model.seq;
+  if (!config_.report || !GemmRateIsCheap(t.model, rows, plan.Bytes())) return;
+#ifdef _OPENMP
+  omp_set_num_threads(t.threads);
+#endif
+  const std::unique_ptr<Matmul<float>> matmul = MakeMatmul<float>(t.precision);
+  gemm_ = MeasureGemmRate(t.model, rows, *matmul, kSeconds);
 }
 
 // What is free may be gone a moment later, or not be this user's to take.

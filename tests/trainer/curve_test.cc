@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include "trainer/reports/line_chart.h"
+
 namespace weft::trainer::curve_test {
 namespace {
 
@@ -31,7 +33,7 @@ TEST(Ticks, AreRoundAndFewAndInside) {
 }
 
 TEST(CurveSvg, HasBothCurvesTheLineAndEscapedText) {
-  const std::string svg = CurveSvg(Falling(), "a < b", "c & d");
+  const std::string svg = CurveSvg(Falling(), "a < b", "c & d", "byte");
   EXPECT_EQ(svg.find("<svg"), 0u);
   EXPECT_NE(svg.find("</svg>"), std::string::npos);
   for (const char* part : {"a &lt; b", "c &amp; d", "class=\"train\" d=\"M", "nats per byte",
@@ -43,7 +45,7 @@ TEST(CurveSvg, HasBothCurvesTheLineAndEscapedText) {
 
 TEST(CurveSvg, SurvivesOnePointAndNone) {
   for (const Curve& curve : {Curve{}, Curve{{{1, 2.5}}, {}, 0}}) {
-    const std::string svg = CurveSvg(curve, "", "");
+    const std::string svg = CurveSvg(curve, "", "", "byte");
     EXPECT_EQ(svg.find("nan"), std::string::npos);
     EXPECT_EQ(svg.find("inf"), std::string::npos);
     EXPECT_EQ(svg.find("class=\"order3\""), std::string::npos);

@@ -1,12 +1,15 @@
 """What weft_train leaves for people to look at: metrics with the phases of steps, and the report of a run."""
+import html.parser
 import json
 import os
 import pathlib
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
 import unittest
+import xml.etree.ElementTree
 
 weftrun, weft_train = None, None  # from the command line
 
@@ -14,6 +17,30 @@ _DEADLINE_S = 120
 _WORDS = ("template ", "typename ", "class ", "int ", "return ", "const ", "auto ", "{\n", "}\n", "; ")
 _SMALL = ("--data", "text", "--seq", "16", "--layers", "2", "--heads", "2", "--width", "24", "--batch", "8", "--warmup", "2", "--eval-every", "0")
 _PHASES = ["data", "forward", "backward", "gather", "reduce", "optimizer", "checkpoint"]
+_SVG = "{http://www.w3.org/2000/svg}"
+
+
+class Outline(html.parser.HTMLParser):
+    """Titles and cells of a page, and what it would fetch."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.titles, self.cells, self.fetched, self.tags, self._in = [], [], [], [], None
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self._in = tag
+        self.fetched += [value for name, value in attrs if name in ("href", "src", "xlink:href", "data", "action")]
+
+    def handle_endtag(self, tag):
+        self._in = None
+
+    def handle_data(self, data):
+        if self._in == "h2":
+            self.titles.append(data)
+        elif self._in in ("td", "th") and data.strip():
+            self.cells.append(data)
 
 
 class ReportProgramTest(unittest.TestCase):
@@ -61,6 +88,71 @@ class ReportProgramTest(unittest.TestCase):
                 if "ranks" in line:
                     self.assertEqual(2, len(line["ranks"]))
                     self.assertIn(line["slowest_rank"], (0, 1))
+
+    def check_report(self, name):
+        """That both files are whole and say the same; returns the titles of their sections."""
+        page = (self.root / "runs" / name / "report.html").read_text()
+        outline = Outline(page)
+        self.assertEqual([], outline.fetched)
+        self.assertNotIn("script", outline.tags)
+        self.assertNotIn("link", outline.tags)
+        self.assertNotIn("@import", page)
+        self.assertNotIn("url(", page)
+        # Well-formed as XML, too, pictures with it.
+        root = xml.etree.ElementTree.fromstring(page)
+        for picture in root.iter(_SVG + "svg"):
+            for element in picture.iter():
+                for value in element.attrib.values():
+                    self.assertNotRegex(value, r"nan|inf")
+        markdown = (self.root / "runs" / name / "report.md").read_text().replace("\\", "")
+        self.assertEqual(outline.titles, [line[3:] for line in markdown.splitlines() if line.startswith("## ")])
+        for cell in outline.cells:
+            self.assertIn(f"| {cell} |", markdown)
+        self.show_in_browser(self.root / "runs" / name / "report.html", len(list(root.iter(_SVG + "svg"))))
+        return outline.titles
+
+    def show_in_browser(self, path, pictures):
+        browser = shutil.which("chromium") or shutil.which("google-chrome")
+        if browser is None:
+            print("there is no browser; the page was parsed only")
+            return
+        command = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", f"--user-data-dir={self.root}/browser"]
+        done = subprocess.run([*command, "--dump-dom", path.as_uri()], capture_output=True, text=True, timeout=_DEADLINE_S, check=False)
+        self.assertEqual(0, done.returncode, done.stderr)
+        self.assertEqual(pictures, done.stdout.count("<svg "), done.stdout)
+        self.assertIn("</html>", done.stdout)
+        picture = self.root / "page.png"
+        subprocess.run([*command, f"--screenshot={picture}", "--window-size=1000,3000", path.as_uri()], capture_output=True,
+                       timeout=_DEADLINE_S, check=True)
+        self.assertGreater(picture.stat().st_size, 20000)  # a blank page has 5 kB
+
+    def test_a_run_leaves_a_report_that_needs_no_network(self):
+        printed = self.train("a", "--steps", "30", "--price-per-hour", "0.5", "--strategy", "full-shard")
+        self.assertRegex(printed, r"wrote  .*runs/a/report.html, runs/a/report.md\n")
+        titles = self.check_report("a")
+        self.assertEqual(["Result", "Speed", "Where the time of a step goes", "Ranks", "Machines", "Memory", "Communication", "Cost", "Options"], titles)
+        text = (self.root / "runs" / "a" / "report.md").read_text()
+        for pattern in (r"\| validation loss \| \d\.\d+ nats per byte", r"\| tokens/s, all ranks \| \d+ \|", r"\| MFU, .* \| \d+\.\d % \|",
+                        r"\| 1 \| 0 \| \d+ \| ", r"\| cost \| \S+ at 0.5 an hour \|", r"\| --strategy \| full-shard \|",
+                        r"\| sent by a rank \| \S+ kB \|  \| \S+ kB: \d\.\d+ of it \|", r"Rank [01] computes the longest"):
+            self.assertRegex(text, pattern)
+
+    def test_a_run_that_goes_on_reports_what_it_did_itself(self):
+        self.train("a", "--steps", "20", "--checkpoint-every", "10", ranks=1)
+        self.train("a", "--steps", "30", "--checkpoint-every", "10", "--resume", "auto", ranks=1)
+        self.assertNotIn("Communication", self.check_report("a"))
+        text = (self.root / "runs" / "a" / "report.md").read_text()
+        self.assertIn("| trained by this start | 10 steps, ", text)
+        self.assertIn("in step 1, ", text)
+        # No step is left: there is no speed to tell.
+        self.train("a", "--steps", "30", "--checkpoint-every", "10", "--resume", "auto", ranks=1)
+        self.assertNotIn("Speed", self.check_report("a"))
+
+    def test_a_report_that_is_not_wanted_is_not_made(self):
+        printed = self.train("a", "--steps", "3", "--report", "off", ranks=1)
+        self.assertNotIn("report", printed)
+        self.assertEqual({"config.json", "loss.svg", "metrics.jsonl", "sample.txt"}, set(os.listdir(self.root / "runs" / "a")))
+        self.assertIn("--report no is unknown; use on or off", self.train("b", "--report", "no", ranks=1, code=2))
 
 
 if __name__ == "__main__":

@@ -138,7 +138,7 @@ class RunFolderTest(unittest.TestCase):
             self.assertEqual([0, 2, 2, 2], sorted(codes))
             self.assertEqual(codes.index(0), self.config(name)["seed"])
             self.assertEqual(list(range(1, 21)), self.steps(name))
-            self.assertEqual({"config.json", "loss.svg", "metrics.jsonl", "sample.txt"}, set(self.contents(name)))
+            self.assertEqual({"config.json", "loss.svg", "metrics.jsonl", "report.html", "report.md", "sample.txt"}, set(self.contents(name)))
 
     def test_what_a_run_is_stands_there_from_its_first_moment(self):
         process = self.start("--name", "a", "--steps", _LONG, "--lr", 0.001, ranks=2)
