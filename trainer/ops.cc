@@ -21,6 +21,13 @@ bool IsaSupported(Isa isa) {
   return false;
 }
 
+Isa FastestIsa() {
+  for (const Isa isa : {Isa::kAvx512Bf16, Isa::kAvx512, Isa::kAvx2}) {
+    if (IsaSupported(isa)) return isa;
+  }
+  return Isa::kScalar;
+}
+
 template <typename T>
 const Ops<T>& OpsFor(Isa isa) {
   switch (isa) {
@@ -38,12 +45,7 @@ const Ops<T>& OpsFor(Isa isa) {
 
 template <typename T>
 const Ops<T>& GetOps() {
-  static const Ops<T>& fastest = []() -> const Ops<T>& {
-    for (const Isa isa : {Isa::kAvx512Bf16, Isa::kAvx512, Isa::kAvx2}) {
-      if (IsaSupported(isa)) return OpsFor<T>(isa);
-    }
-    return OpsFor<T>(Isa::kScalar);
-  }();
+  static const Ops<T>& fastest = OpsFor<T>(FastestIsa());
   return fastest;
 }
 

@@ -89,6 +89,7 @@ enum class Isa { kScalar, kAvx2, kAvx512, kAvx512Bf16 };
 
 // Whether this machine can run the table of `isa`.
 bool IsaSupported(Isa isa);
+Isa FastestIsa();
 // The table of one instruction set; the machine must support it.
 template <typename T, Isa kIsa>
 const Ops<T>& OpsOf();

@@ -12,44 +12,24 @@
 #include <cmath>
 #include <exception>
 #include <limits>
-#include <numeric>
+#include <utility>
 
 #include <fmt/core.h>
 
 #include "trainer/failure.h"
-#include "trainer/random.h"
 #include "trainer/stop_signals.h"
+#include "trainer/text_generator.h"
 
 namespace weft::trainer {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Batches of a validation, and bytes of a sample, between looks at whether a rank was asked to end: well below a second.
+// Batches of a validation, and tokens of a sample, between looks at whether a rank was asked to end: well below a second.
 constexpr size_t kLookEvery = 16;
 
 double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-// Draws one token from softmax(logits / temperature) restricted to the `top` largest.
-Token Draw(const float* logits, size_t vocabulary, double temperature, size_t top, double uniform) {
-  std::vector<size_t> order(vocabulary);
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return logits[a] > logits[b]; });
-  order.resize(std::min(top, vocabulary));
-  std::vector<double> weights;
-  weights.reserve(order.size());
-  for (size_t i : order) {
-    weights.push_back(std::exp((double(logits[i]) - double(logits[order[0]])) / temperature));
-  }
-  double left = uniform * std::accumulate(weights.begin(), weights.end(), 0.0);
-  for (size_t i = 0; i < order.size(); i++) {
-    left -= weights[i];
-    if (left < 0) return Token(order[i]);
-  }
-  return Token(order[0]);
 }
 
 const TrainConfig& Checked(const TrainConfig& config, weft_group_t group) {
@@ -79,7 +59,8 @@ Trainer::Trainer(const TrainConfig& config, const TrainingText& text, weft_group
       micro_batch_(LargestMicroBatch(config, parallel_.size())),
       sampler_(text.train.size(), config.model.seq, config.global_batch, config.seed),
       model_(config.model, micro_batch_, *matmul_, parallel_),
-      activations_(config.model, micro_batch_, config.recompute, model_.input_type()) {
+      activations_(std::in_place, config.model, micro_batch_, config.recompute,
+                   model_.input_type()) {
   if (text.validation.size() <= config.model.seq) {
     throw BadInput(
         fmt::format("the validation text has {} tokens, --seq {} needs at least {}; give more data "
@@ -93,6 +74,11 @@ Trainer::Trainer(const TrainConfig& config, const TrainingText& text, weft_group
   inputs_.resize(micro_batch_ * config.model.seq);
   targets_.resize(inputs_.size());
   window_.resize(config.model.seq + 1);
+}
+
+Activations<float>& Trainer::Kept() {
+  if (!activations_) activations_.emplace(config_.model, micro_batch_, config_.recompute);
+  return *activations_;
 }
 
 void Trainer::LoadParams(
@@ -216,10 +202,10 @@ double Trainer::Compute(size_t index, double loss_scale) {
       phases_.End(Phase::kReduce);
     }
     parallel_.BeginMicrobatch(micro, micro + 1 == config_.accumulate);
-    model_.Forward(inputs_.data(), share.count, activations_,
+    model_.Forward(inputs_.data(), share.count, Kept(),
                    Dropout(config_.dropout, config_.seed, index, share.first));
     phases_.End(Phase::kForward);
-    loss += model_.Backward(inputs_.data(), targets_.data(), share.count, scale, activations_);
+    loss += model_.Backward(inputs_.data(), targets_.data(), share.count, scale, Kept());
     parallel_.EndMicrobatch();
     phases_.End(Phase::kBackward);
   }
@@ -333,7 +319,7 @@ std::optional<double> Trainer::Evaluate(const std::vector<size_t>& offsets) {
       parallel_.BeginMicrobatch(b - first, b + 1 == first + count);
       // A rank that has run out computes something all the same and does not count it.
       const double sum = model_.Score(inputs_.data(), targets_.data(),
-                                      std::max<size_t>(1, some.size()), skip, activations_);
+                                      std::max<size_t>(1, some.size()), skip, Kept());
       if (!some.empty()) loss += sum;
       parallel_.EndMicrobatch();
     }
@@ -345,21 +331,12 @@ std::optional<double> Trainer::Evaluate(const std::vector<size_t>& offsets) {
 
 std::vector<Token> Trainer::Generate(std::vector<Token> text, size_t count, double temperature,
                                      size_t top, size_t below) {
-  const size_t seq = config_.model.seq;
-  const uint64_t key = Mix(config_.seed ^ 0x73616d706c65u);
+  const TokenChoice choice = {temperature, top, config_.seed};
+  activations_.reset();
+  TextGenerator generator(config_.model, parallel_, text, size_t(config_.threads), below);
   for (size_t i = 0; i < count; i++) {
     if (i % kLookEvery == 0 && AskedToEnd()) break;
-    const size_t used = std::min(text.size(), seq);
-    std::fill(inputs_.begin(), inputs_.end(), Token{0});
-    std::copy_n(text.end() - long(used), used, inputs_.begin());
-    parallel_.BeginEvaluation(1);
-    parallel_.BeginMicrobatch(0, true);
-    const float* logits = model_.Logits(inputs_.data(), used - 1, activations_);
-    parallel_.EndMicrobatch();
-    parallel_.Finish();
-    parallel_.EndStep();
-    text.push_back(Draw(logits, std::min(below, config_.model.vocabulary), temperature, top,
-                        UniformAt(key, i)));
+    text.push_back(generator.Next(choice));
   }
   return text;
 }

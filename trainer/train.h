@@ -72,7 +72,7 @@ class Trainer {
   // meanwhile.
   std::optional<double> Evaluate(const std::vector<size_t>& offsets);
   // Continues `prompt`, of a token at least, by `count` tokens, drawn at `temperature` among the `top` likeliest of those below `below`; by
-  // fewer if the ranks are asked to end.
+  // fewer if the ranks are asked to end. Meanwhile the activations' memory is given back: what is kept of the text takes its place.
   std::vector<Token> Generate(std::vector<Token> prompt, size_t count, double temperature,
                               size_t top, size_t below = SIZE_MAX);
 
@@ -99,6 +99,7 @@ class Trainer {
   // Where this rank's sequences of a micro-batch begin.
   std::vector<size_t> OffsetsOf(size_t index, const Share& share);
   Share ShareOfMicroBatch(size_t micro) const;
+  Activations<float>& Kept();
   // So that a disk may fetch what the next step reads.
   void AnnounceStep(size_t index);
 
@@ -110,7 +111,7 @@ class Trainer {
   const size_t micro_batch_;  // sequences of the largest micro-batch of any rank
   WindowSampler sampler_;
   Model<float> model_;
-  Activations<float> activations_;
+  std::optional<Activations<float>> activations_;  // not while a sample is made
   std::vector<Token> inputs_, targets_, window_;
   StepPhases phases_;
   StepRecord record_;        // of the step under way

@@ -150,16 +150,18 @@ TEST(RunPrediction, GrowsWithStepsAndValidations) {
   config.eval_every = 0;
   config.final_windows = 30;
   config.sample_bytes = 5;
+  config.model.seq = 34;  // a token of the sample takes half as long as a window
   const StepTime step = {3e-3, 7e-4, 2e-4};
   RunSeconds run = PredictRun(config, kTwoOnTwo, step);
   EXPECT_NEAR(run.steps, 10 * 3.9e-3, 1e-12);
-  EXPECT_NEAR(run.validations, (30 / 2.0 + 5) * 0.5e-3, 1e-12);  // a third of 3 ms for 2 sequences
+  EXPECT_NEAR(run.validations, (30 / 2.0 + 2.5) * 0.5e-3,
+              1e-12);  // a third of 3 ms for 2 sequences
   config.steps = 101;
   config.eval_every = 50;
   config.eval_windows = 8;
   run = PredictRun(config, kTwoOnTwo, step);
   EXPECT_NEAR(run.steps, 101 * 3.9e-3, 1e-12);
-  EXPECT_NEAR(run.validations, ((30 + 2 * 8) / 2.0 + 5) * 0.5e-3, 1e-12);
+  EXPECT_NEAR(run.validations, ((30 + 2 * 8) / 2.0 + 2.5) * 0.5e-3, 1e-12);
 }
 
 TEST(SampleShape, SmallModelsAreTriedOutAsTheyAre) {
