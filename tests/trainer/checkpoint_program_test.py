@@ -237,7 +237,7 @@ class CheckpointProgramTest(unittest.TestCase):
     def test_signals_while_it_computes_change_nothing(self):
         # Large enough for the kernels of oneDNN that keep no stack of their own.
         model = ("--seq", "64", "--layers", "2", "--heads", "4", "--width", "128", "--batch", "4")
-        settings = {"ranks": 1, "steps": 12, "model": model, "every": 0}
+        settings = {"ranks": 1, "steps": 48, "model": model, "every": 0}
         self.run_it("quiet", **settings)
         for round_ in range(4):
             process = self.start(f"loud{round_}", **settings)
