@@ -61,14 +61,18 @@ class Entrant:
 
 
 def entrants(ranks):
-    """{group: those that are compared with each other}. "silent" ones do the same without communication."""
+    """{group: those that are compared with each other}. "silent" ones do the same without communication. A group's models are in memory at
+    once, so torch's under weft has groups of its own.
+    """
+    fsdp = (Entrant("FSDP2", ranks, "fsdp2"), Entrant("FSDP2, bf16 policy", ranks, "fsdp2-policy", dtypes=("bf16",)))
     return {
         "single": (Entrant("weft", 1), Entrant("torch", 1, "single")),
         "ddp": (Entrant("weft ddp", ranks, words=("strategy=ddp",)), Entrant("weft ddp, silent", ranks, words=("strategy=ddp", "alone=1")),
-                Entrant("weft.torch no_shard", ranks, "no_shard"), Entrant("DDP", ranks, "ddp"), Entrant("DDP, silent", ranks, "ddp-silent")),
-        "full-shard": (Entrant("weft full-shard", ranks, words=("strategy=full-shard",)), Entrant("weft.torch full_shard", ranks, "full_shard"),
-                       Entrant("FSDP2", ranks, "fsdp2"), Entrant("FSDP2, bf16 policy", ranks, "fsdp2-policy", dtypes=("bf16",)),
+                Entrant("DDP", ranks, "ddp"), Entrant("DDP, silent", ranks, "ddp-silent")),
+        "full-shard": (Entrant("weft full-shard", ranks, words=("strategy=full-shard",)), *fsdp,
                        Entrant("FSDP2, silent", ranks, "fsdp2-silent")),
+        "weft.torch-ddp": (Entrant("weft.torch no_shard", ranks, "no_shard"), Entrant("DDP", ranks, "ddp")),
+        "weft.torch-shard": (Entrant("weft.torch full_shard", ranks, "full_shard"), *fsdp),
     }
 
 

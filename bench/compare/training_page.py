@@ -118,7 +118,8 @@ def judged(results):
     """All targets, cell by cell. Of shapes that nobody could measure there is one that says so."""
     found = []
     for cell in results["cells"]:
-        found += [_bar(cell, results["rounds"]), *_memory(cell)]
+        if cell["group"] in _OURS:
+            found += [_bar(cell, results["rounds"]), *_memory(cell)]
         if cell["group"] == "ddp":
             found.append(_exposed(cell, results["rounds"]))
         found.append(_losses(cell))

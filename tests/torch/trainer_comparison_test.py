@@ -29,7 +29,7 @@ class Comparison(unittest.TestCase):
             return code, json.loads(pathlib.Path(folder, "training.json").read_text()), pathlib.Path(folder, "training.md").read_text()
 
     def test_all_ways_have_the_same_losses(self):
-        groups = training.entrants(2) if os.environ.get("TEST_CASES") == "all" else ["full-shard"]
+        groups = training.entrants(2) if os.environ.get("TEST_CASES") == "all" else ["full-shard", "weft.torch-shard"]
         code, results, page = self.compare("--shapes", "tiny", "--dtypes", "fp32", "--groups", ",".join(groups))
         self.assertEqual((0, []), (code, results["errors"]))
         for cell in results["cells"]:
