@@ -22,13 +22,23 @@ constexpr size_t PairsOf(size_t count) {
   return (count + 1) / 2;
 }
 
-// to[rows, pairs of columns]
-inline void PairColumns(Tokens<const Bf16> from, Pair* to, size_t rows, size_t columns) {
+// Rows as pairs of columns: where they are, if all pairs are whole and begin at a word, else in `room`, [rows, pairs].
+inline Strided<Pair> PairColumns(Tokens<const Bf16> from, Pair* room, size_t rows, size_t columns) {
+  const bool whole = columns % 2 == 0 && from.ld % 2 == 0 && uintptr_t(from.at) % sizeof(Pair) == 0;
+  if (whole) return {reinterpret_cast<const Pair*>(from.at), from.ld / 2, 1};
+  const size_t pairs = PairsOf(columns);
   for (size_t i = 0; i < rows; i++) {
-    Pair* row = to + i * PairsOf(columns);
-    row[PairsOf(columns) - 1] = 0;  // the second half of the last pair, if there is none
-    __builtin_memcpy(row, from.From(i), columns * sizeof(Bf16));
+    room[i * pairs + pairs - 1] = {0};  // whose second half may stay so
+    __builtin_memcpy(room + i * pairs, from.From(i), columns * sizeof(Bf16));
   }
+  return {room, pairs, 1};
+}
+
+// to[pairs of columns, rows]
+inline void TransposePairs(Tokens<const Bf16> from, Pair* room, Pair* to, size_t rows,
+                           size_t columns) {
+  const Strided<Pair> pairs = PairColumns(from, room, rows, columns);
+  Transpose(pairs.at, pairs.row, to, rows, PairsOf(columns));
 }
 
 // to[pairs of rows, columns]
@@ -39,10 +49,10 @@ inline void PairRows(Tokens<const Bf16> from, Pair* to, size_t rows, size_t colu
     Pair* const row = to + i / 2 * columns;
     if (i + 1 < rows) {
       for (size_t j = 0; j < columns; j++)
-        row[j] = Pair(first[j].bits) | Pair(second[j].bits) << 16;
+        row[j] = {uint32_t(first[j].bits) | uint32_t(second[j].bits) << 16};
     } else {
       for (size_t j = 0; j < columns; j++)
-        row[j] = first[j].bits;
+        row[j] = {first[j].bits};
     }
   }
 }
@@ -106,15 +116,13 @@ inline void SoftmaxBlock(const Bf16Head& h, size_t first, size_t rows, const Dro
 inline void HeadForward(const Bf16Head& h, Tokens<Bf16> out, float* lse, const DropoutMask& mask,
                         const Bf16ForwardRoom& r) {
   const size_t pairs = PairsOf(h.dim);
-  PairColumns(h.k, r.keys, h.seq, h.dim);
-  Transpose(r.keys, pairs, r.keys_by_pair, h.seq, pairs);
+  TransposePairs(h.k, r.keys, r.keys_by_pair, h.seq, h.dim);
   PairRows(h.v, r.values, h.seq, h.dim);
   for (size_t first = 0; first < h.seq; first += kBlock) {
     const size_t rows = h.seq - first < kBlock ? h.seq - first : kBlock;
     const size_t seen = first + rows;
-    PairColumns({h.q.From(first), h.q.ld}, r.queries, rows, h.dim);
-    Multiply<Pair>(rows, seen, pairs, {r.queries, pairs, 1}, r.keys_by_pair, h.seq, r.scores, h.seq,
-                   false);
+    const Strided<Pair> q = PairColumns({h.q.From(first), h.q.ld}, r.queries, rows, h.dim);
+    Multiply<Pair>(rows, seen, pairs, q, r.keys_by_pair, h.seq, r.scores, h.seq, false);
     float inverse[kBlock];
     SoftmaxBlock(h, first, rows, mask, r, lse, inverse);
     Multiply<Pair>(rows, h.dim, PairsOf(seen), {r.p, PairsOf(h.seq), 1}, r.values, h.dim, r.sums,
@@ -182,14 +190,12 @@ inline void BlockBackward(const Bf16Head& h, const Bf16Gradient& g, size_t first
                           const DropoutMask& mask, const Bf16BackwardRoom& r) {
   const size_t seen = first + rows, pairs = PairsOf(h.dim);
   const Tokens<const Bf16> q = {h.q.From(first), h.q.ld}, d = {g.dout.From(first), g.dout.ld};
-  PairColumns(q, r.queries, rows, h.dim);
   PairRows(q, r.query_rows, rows, h.dim);
-  PairColumns(d, r.douts, rows, h.dim);
   PairRows(d, r.dout_rows, rows, h.dim);
-  Multiply<Pair>(rows, seen, pairs, {r.queries, pairs, 1}, r.keys_by_pair, h.seq, r.p, h.seq,
-                 false);
-  Multiply<Pair>(rows, seen, pairs, {r.douts, pairs, 1}, r.values_by_pair, h.seq, r.dp, h.seq,
-                 false);
+  Multiply<Pair>(rows, seen, pairs, PairColumns(q, r.queries, rows, h.dim), r.keys_by_pair, h.seq,
+                 r.p, h.seq, false);
+  Multiply<Pair>(rows, seen, pairs, PairColumns(d, r.douts, rows, h.dim), r.values_by_pair, h.seq,
+                 r.dp, h.seq, false);
   SoftmaxBlockBackward(h, g, first, rows, mask, r);
   Multiply<Pair>(rows, h.dim, PairsOf(seen), {r.ds, PairsOf(h.seq), 1}, r.key_rows, h.dim, r.dq,
                  h.dim, false);
@@ -203,11 +209,8 @@ inline void BlockBackward(const Bf16Head& h, const Bf16Gradient& g, size_t first
 
 inline void HeadBackward(const Bf16Head& h, const Bf16Gradient& g, const DropoutMask& mask,
                          const Bf16BackwardRoom& r) {
-  const size_t pairs = PairsOf(h.dim);
-  PairColumns(h.k, r.rows, h.seq, h.dim);
-  Transpose(r.rows, pairs, r.keys_by_pair, h.seq, pairs);
-  PairColumns(h.v, r.rows, h.seq, h.dim);
-  Transpose(r.rows, pairs, r.values_by_pair, h.seq, pairs);
+  TransposePairs(h.k, r.rows, r.keys_by_pair, h.seq, h.dim);
+  TransposePairs(h.v, r.rows, r.values_by_pair, h.seq, h.dim);
   PairRows(h.k, r.key_rows, h.seq, h.dim);
   __builtin_memset(r.dk, 0, h.seq * h.dim * sizeof(float));
   __builtin_memset(r.dv, 0, h.seq * h.dim * sizeof(float));

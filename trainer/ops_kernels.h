@@ -282,19 +282,19 @@ void LayerNormBackward(const T* dout, const T* x, const T* gamma, const T* mean,
 template <typename E, typename T>
 constexpr int kExpDegree = sizeof(E) == sizeof(Bf16) ? 5 : Bits<T>::kDegree;
 
-// gelu(x) = x * sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3): the tanh form without a tanh.
-template <typename T, int kDegree>
+// gelu(x) = x * sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3): the tanh form without a tanh. E: what comes of it is rounded to.
+template <typename E, typename T>
 inline __attribute__((always_inline)) Vec<T> GeluSigmoid(Vec<T> x) {
   constexpr T kA = T(2 * 0.79788456080286535588);
   const Vec<T> u2 = x * (kA + T(kA * T(0.044715)) * x * x);
-  return T(1) / (T(1) + Exp<T, kDegree>(-u2));
+  return T(1) / (T(1) + Exp<T, kExpDegree<E, T>>(-u2));
 }
 
 template <typename T, typename X>
 inline void GeluRow(const X* x, X* out, size_t count) {
   ForVectors<T>(count, [&](size_t i, auto load, auto store) {
     const Vec<T> v = load(x + i);
-    store(out + i, v * GeluSigmoid<T, kExpDegree<X, T>>(v));
+    store(out + i, v * GeluSigmoid<X, T>(v));
   });
 }
 
@@ -314,7 +314,7 @@ inline void GeluRowBackward(const X* x, const X* dout, X* dx, T* sums, size_t co
   constexpr T kA = T(2 * 0.79788456080286535588);
   ForVectors<T>(count, [&](size_t i, auto load, auto store) {
     const Vec<T> v = load(x + i);
-    const Vec<T> s = GeluSigmoid<T, kExpDegree<X, T>>(v);
+    const Vec<T> s = GeluSigmoid<X, T>(v);
     const Vec<T> du2 = kA + T(3 * 0.044715) * kA * v * v;
     const Vec<T> d = load(dout + i) * (s + v * s * (T(1) - s) * du2);
     store(dx + i, d);

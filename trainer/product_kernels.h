@@ -13,8 +13,11 @@
 namespace weft::trainer {
 namespace {
 
-// Two bfloat16 that are multiplied with two others and added up; the first is the lower half.
-using Pair = uint32_t;
+// Two bfloat16 that are multiplied with two others and added up; the first is the lower half. Numbers that stand side by side may be read
+// as pairs where they are.
+struct __attribute__((may_alias)) Pair {
+  uint32_t bits;
+};
 
 template <typename E>
 struct SumOf {
@@ -32,11 +35,11 @@ template <typename E>
 using Sum = typename SumOf<E>::Type;
 
 inline float Low(Pair x) {
-  return FloatOfBits(x << 16);
+  return FloatOfBits(x.bits << 16);
 }
 
 inline float High(Pair x) {
-  return FloatOfBits(x & 0xffff0000u);
+  return FloatOfBits(x.bits & 0xffff0000u);
 }
 
 template <typename T>
@@ -55,7 +58,7 @@ inline __attribute__((always_inline)) Vec<T> MultiplyAddRow(Vec<T> sum, T x, Vec
 
 inline __attribute__((always_inline)) Vec<float> MultiplyAddRow(Vec<float> sum, Pair x, Words row) {
 #ifdef __AVX512BF16__
-  return (Vec<float>)_mm512_dpbf16_ps((__m512)sum, (__m512bh)(x - Words{}), (__m512bh)row);
+  return (Vec<float>)_mm512_dpbf16_ps((__m512)sum, (__m512bh)(x.bits - Words{}), (__m512bh)row);
 #else
   sum += Low(x) * (Vec<float>)(row << 16);
   return sum + High(x) * (Vec<float>)(row & 0xffff0000u);
