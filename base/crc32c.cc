@@ -11,21 +11,6 @@
 namespace weft {
 namespace {
 
-constexpr uint32_t kReversedPolynomial = 0x82f63b78;
-
-constexpr std::array<uint32_t, 256> MakeCrcTable() {
-  std::array<uint32_t, 256> table{};
-  for (uint32_t byte = 0; byte < table.size(); ++byte) {
-    uint32_t sum = byte;
-    for (int bit = 0; bit < 8; ++bit)
-      sum = (sum >> 1) ^ ((sum & 1) != 0 ? kReversedPolynomial : 0);
-    table[byte] = sum;
-  }
-  return table;
-}
-
-constexpr std::array<uint32_t, 256> kCrcTable = MakeCrcTable();
-
 #if defined(__x86_64__)
 constexpr size_t kLaneBytes = 4096;
 
@@ -85,14 +70,6 @@ __attribute__((target("sse4.2"))) uint32_t Crc32cByInstruction(uint32_t sum, con
 #endif
 
 }  // namespace
-
-uint32_t Crc32cByTable(uint32_t sum, const void* data, size_t bytes) {
-  const auto* at = static_cast<const unsigned char*>(data);
-  sum = ~sum;
-  for (; bytes > 0; --bytes, ++at)
-    sum = (sum >> 8) ^ kCrcTable[(sum ^ *at) & 0xff];
-  return ~sum;
-}
 
 uint32_t Crc32c(uint32_t sum, const void* data, size_t bytes) {
 #if defined(__x86_64__)

@@ -11,12 +11,11 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/crc32c_table.h"
+
 namespace weft {
 
 // Of `bytes` bytes that follow those whose sum is `sum`; 0 if there are none before.
 uint32_t Crc32c(uint32_t sum, const void* data, size_t bytes);
-
-// As above, by the table on every machine: what the instruction is compared with.
-uint32_t Crc32cByTable(uint32_t sum, const void* data, size_t bytes);
 
 }  // namespace weft

@@ -1,17 +1,10 @@
 #include "trainer/metrics.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
 #include <fstream>
-#include <utility>
 
-#include <fcntl.h>
-#include <fmt/core.h>
 #include <nlohmann/json.hpp>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "trainer/run_files.h"
 
@@ -19,7 +12,6 @@ namespace weft::trainer {
 namespace {
 
 constexpr int kVersion = 2;  // of the lines; docs/formats/metrics.md
-constexpr size_t kWaitingBytesMax = 16 << 20;
 
 // Of a finite number; JSON has null for others.
 std::optional<double> FiniteOf(const nlohmann::json& line, const char* name) {
@@ -69,27 +61,17 @@ nlohmann::ordered_json JsonOf(const std::vector<RankFigures>& ranks) {
   return json;
 }
 
+// Makes the directory.
+std::string PathIn(const std::string& directory) {
+  MakeRunDirectory(directory);
+  return directory + "/metrics.jsonl";
+}
+
 }  // namespace
 
 MetricsWriter::MetricsWriter(const std::string& directory, size_t go_on_after)
-    : path_(directory + "/metrics.jsonl") {
-  MakeRunDirectory(directory);
-  const size_t kept_bytes = go_on_after > 0 ? ReadLines(path_, go_on_after, kept_) : 0;
-  fd_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  // What is kept stays as it is: a full disk has no room for a copy. What is no regular file has no end to move.
-  struct stat status = {};
-  if (fd_ >= 0 && fstat(fd_, &status) == 0 &&
-      (!S_ISREG(status.st_mode) || ftruncate(fd_, off_t(kept_bytes)) == 0)) {
-    return;
-  }
-  const int error = errno;
-  if (fd_ >= 0) close(fd_);
-  ThrowUnwritable(path_, error);
-}
-
-MetricsWriter::~MetricsWriter() {
-  if (fd_ >= 0) close(fd_);
-}
+    : file_(PathIn(directory),
+            go_on_after > 0 ? ReadLines(PathIn(directory), go_on_after, kept_) : 0) {}
 
 void MetricsWriter::Write(const StepRecord& record, int64_t time_ns, double tok_s,
                           std::optional<double> val_loss, const std::vector<RankFigures>& ranks) {
@@ -116,32 +98,7 @@ void MetricsWriter::Write(const StepRecord& record, int64_t time_ns, double tok_
   if (record.loss_scale != 1) line["loss_scale"] = record.loss_scale;
   if (record.skipped) line["skipped"] = true;
   if (record.outlier) line["outlier"] = true;
-  if (waiting_.size() < kWaitingBytesMax) {
-    waiting_ += line.dump() + "\n";
-  } else {
-    lost_lines_++;
-  }
-  WriteWaiting();  // another rank may have to go on with the file
-}
-
-void MetricsWriter::WriteWaiting() {
-  error_ = WriteAll(fd_, waiting_);
-}
-
-void MetricsWriter::Finish() {
-  if (fd_ < 0) return;
-  WriteWaiting();
-  if (error_ == 0) error_ = SyncFile(fd_);
-  const int fd = std::exchange(fd_, -1);
-  if (close(fd) != 0 && error_ == 0) error_ = errno;
-}
-
-std::string MetricsWriter::Unwritten() const {
-  const auto lines = lost_lines_ + size_t(std::ranges::count(waiting_, '\n'));
-  if (lines == 0 && error_ == 0) return "";
-  return fmt::format("{} lacks {} of its lines: {}", path_,
-                     lines > 0 ? fmt::format("{}", lines) : "some",
-                     error_ != 0 ? std::strerror(error_) : "there was no room for them");
+  file_.Append(line.dump() + "\n");
 }
 
 }  // namespace weft::trainer

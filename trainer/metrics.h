@@ -5,8 +5,7 @@
 //   metrics.Finish();
 //   if (!metrics.Unwritten().empty()) ...                 // on a full disk: what is missing, and why
 //
-// A line that cannot be written waits in memory and is tried again with the next one, from the byte where writing stopped. So a disk
-// that was full for a while costs no line, and the file has no hole. Thread-safety: an object belongs to one thread.
+// On a full disk lines wait (appended_file.h). Thread-safety: an object belongs to one thread.
 #ifndef WEFT_TRAINER_METRICS_H_
 #define WEFT_TRAINER_METRICS_H_
 
@@ -16,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "trainer/appended_file.h"
 #include "trainer/rank_figures.h"
 #include "trainer/train_state.h"
 
@@ -35,19 +35,16 @@ class MetricsWriter {
   // `go_on_after` > 0 the file keeps the lines up to that step, and new ones follow: another rank, or an earlier run, wrote them, and
   // may have died in the middle of one.
   explicit MetricsWriter(const std::string& directory, size_t go_on_after = 0);
-  ~MetricsWriter();
-  MetricsWriter(const MetricsWriter&) = delete;
-  MetricsWriter& operator=(const MetricsWriter&) = delete;
 
   // `time_ns` counts from the start of training. val_loss is there after a validation, `ranks` after an exchange of figures.
   void Write(const StepRecord& record, int64_t time_ns, double tok_s,
              std::optional<double> val_loss, const std::vector<RankFigures>& ranks = {});
 
   // Writes what waits, to the disk. The last call.
-  void Finish();
+  void Finish() { file_.Finish(); }
 
-  // Which lines are not in the file and why, in words; "": all are.
-  std::string Unwritten() const;
+  // How many lines are not in the file and why, in words; "": all are.
+  std::string Unwritten() const { return file_.Unwritten("lines"); }
 
   // Of the lines that it went on after; 0: there were none.
   size_t last_step() const { return kept_.empty() ? 0 : kept_.back().step; }
@@ -56,14 +53,8 @@ class MetricsWriter {
   const std::vector<KeptLine>& kept() const { return kept_; }
 
  private:
-  void WriteWaiting();
-
-  const std::string path_;
-  int fd_ = -1;
-  std::string waiting_;    // lines, the first of them maybe without its beginning
-  size_t lost_lines_ = 0;  // for which there was no room in waiting_
-  int error_ = 0;          // an errno, of the last call that wrote
   std::vector<KeptLine> kept_;
+  AppendedFile file_;
 };
 
 }  // namespace weft::trainer

@@ -16,14 +16,15 @@
 
 namespace weft::trainer {
 
-Report::Report(const TrainConfig& config, const std::string& directory, size_t go_on_after,
+Report::Report(const ProgramConfig& config, const std::string& directory, size_t go_on_after,
                const char* unit)
     : directory_(directory),
       unit_(unit),
       metrics_(directory, go_on_after),
-      progress_(config, isatty(STDOUT_FILENO) == 1) {
+      progress_(config.train, isatty(STDOUT_FILENO) == 1) {
   for (const KeptLine& line : metrics_.kept())
     done_.rates.push_back({double(line.step), line.tok_s});
+  if (config.tensorboard) events_.emplace(directory, go_on_after);
 }
 
 void Report::Print(const std::string& text) {
@@ -42,14 +43,30 @@ void Report::Add(const StepRecord& record, std::optional<double> val_loss,
   done_.Add(record, progress_.tok_s(), ranks);
   const std::chrono::nanoseconds time = std::chrono::steady_clock::now() - start_;
   metrics_.Write(record, time.count(), progress_.tok_s(), val_loss, ranks);
-  NoteMetrics();
+  if (events_) AddEvents(record, val_loss);
+  NoteUnwritten();
 }
 
-void Report::NoteMetrics() {
-  const std::string unwritten = metrics_.Unwritten();
-  if (metrics_noted_ || unwritten.empty()) return;
-  metrics_noted_ = true;
-  Complain(unwritten + "; training goes on, and lines wait for room");
+void Report::AddEvents(const StepRecord& record, std::optional<double> val_loss) {
+  std::vector<Scalar> scalars = {{"loss/train", record.loss},
+                                 {"loss/largest of a rank", record.loss_max},
+                                 {"optimizer/learning rate", record.lr},
+                                 {"optimizer/gradient norm", record.grad_norm},
+                                 {"speed/tokens per second", progress_.tok_s()},
+                                 {"speed/seconds of a step", record.seconds}};
+  if (val_loss) scalars.push_back({"loss/validation", *val_loss});
+  if (record.loss_scale != 1) scalars.push_back({"optimizer/loss scale", record.loss_scale});
+  for (size_t i = 0; i < kPhases; i++)
+    scalars.push_back({std::string("phases/") + kPhaseNames[i], record.phases[Phase(i)]});
+  events_->Add(record.step, scalars);
+}
+
+void Report::NoteUnwritten() {
+  std::string unwritten = metrics_.Unwritten();
+  if (unwritten.empty() && events_) unwritten = events_->Unwritten();
+  if (unwritten_noted_ || unwritten.empty()) return;
+  unwritten_noted_ = true;
+  Complain(unwritten + "; training goes on, and what is missing waits for room");
 }
 
 std::string Report::FillUpTo(const StepRecord& last) {
@@ -59,7 +76,7 @@ std::string Report::FillUpTo(const StepRecord& last) {
   const auto time = std::chrono::duration_cast<std::chrono::nanoseconds>(seconds);
   metrics_.Write(last, metrics_.kept().back().time_ns + time.count(),
                  last.seconds > 0 ? double(last.tokens) / last.seconds : 0, std::nullopt);
-  NoteMetrics();
+  NoteUnwritten();
   if (first_missing == last.step) return "";
   return fmt::format("metrics.jsonl lacks steps {} to {}, which were not written before\n",
                      first_missing, last.step - 1);
@@ -86,6 +103,10 @@ bool Report::WriteFile(const std::string& name, const std::string& text) {
 bool Report::Finish() {
   metrics_.Finish();
   if (!metrics_.Unwritten().empty()) unwritten_.push_back(metrics_.Unwritten());
+  if (events_) {
+    events_->Finish();
+    if (!events_->Unwritten().empty()) unwritten_.push_back(events_->Unwritten());
+  }
   for (const std::string& sentence : unwritten_)
     Complain(sentence);
   return unwritten_.empty();

@@ -20,6 +20,7 @@
 
 #include "trainer/config.h"
 #include "trainer/curve.h"
+#include "trainer/event_file.h"
 #include "trainer/metrics.h"
 #include "trainer/progress.h"
 #include "trainer/reports/run_record.h"
@@ -37,7 +38,7 @@ class Report {
  public:
   // Writes into `directory`. With go_on_after > 0 it goes on after that step from what another rank wrote there.
   // `unit`: what losses are per, "byte" or "token".
-  Report(const TrainConfig& config, const std::string& directory, size_t go_on_after,
+  Report(const ProgramConfig& config, const std::string& directory, size_t go_on_after,
          const char* unit);
 
   // When training began; other ranks may have begun it.
@@ -81,19 +82,21 @@ class Report {
   bool Finish();
 
  private:
-  void NoteMetrics();
+  void NoteUnwritten();
+  void AddEvents(const StepRecord& record, std::optional<double> val_loss);
   // Writes a file of the end; false if it could not.
   bool WriteFile(const std::string& name, const std::string& text);
 
   const std::string directory_;
   const char* const unit_;
   MetricsWriter metrics_;
+  std::optional<EventFile> events_;  // with --tensorboard
   Progress progress_;
   RunRecord done_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-  std::vector<std::string> unwritten_;  // sentences, without what the metrics lack
+  std::vector<std::string> unwritten_;  // sentences, without what files that grow lack
   bool output_failed_ = false;
-  bool metrics_noted_ = false;
+  bool unwritten_noted_ = false;  // of the files that grow
 };
 
 }  // namespace weft::trainer

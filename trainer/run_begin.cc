@@ -108,8 +108,7 @@ std::unique_ptr<Trainer> Run::MakeTrainer(const RunPlan& plan) const {
 }
 
 void Run::Introduce(const RankReports& kept, const Resumed* resumed, const InitialValues* values) {
-  const TrainConfig& t = config_.train;
-  report_ = std::make_unique<Report>(t, facts_.directory, facts_.reported, data_.unit());
+  report_ = std::make_unique<Report>(config_, facts_.directory, facts_.reported, data_.unit());
   for (const std::string& note : folder_ ? folder_->notes() : std::vector<std::string>())
     report_->Say(note);
   report_->Print(DescribeBalance(kept));

@@ -86,8 +86,7 @@ void Run::SayWhoGoesOn(const std::string& change) {
 
 // Rank 0 may have died before it wrote what this rank takes for reported.
 void Run::BecomeFirst() {
-  report_ =
-      std::make_unique<Report>(config_.train, facts_.directory, facts_.reported, data_.unit());
+  report_ = std::make_unique<Report>(config_, facts_.directory, facts_.reported, data_.unit());
   // Ranks begin one after the other, and the times of a run only grow.
   if (!report_->kept().empty()) {
     const auto shown = std::chrono::nanoseconds(report_->kept().back().time_ns);

@@ -44,6 +44,9 @@ void ListRunning(Sink& sink, ProgramConfig& config) {
        "a second how fast they multiply, where that is no large model"},
       config.report ? "on" : "off", "on",
       [&config](const std::string& text) { config.report = IsFirst("report", text, "on", "off"); });
+  sink.Flag({"tensorboard", Scope::kFree,
+             "a file of events for TensorBoard, in the run's folder: loss, rates, phases of steps"},
+            config.tensorboard);
   sink.Text({"config", Scope::kFree,
              "a file of these options, or of DeepSpeed's or Accelerate's keys, as JSON or YAML; "
              "--KEY VALUE with a dotted key overrides it, and so do these options"},

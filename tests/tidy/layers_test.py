@@ -52,7 +52,7 @@ _ROOMS = {
 }
 # Headers that need the libraries of C and C++ only, and that every leaf but examples/ may take: they are no part of what weft's users
 # see, and nothing of weft's is behind them.
-_FREESTANDING = ("base/edit_distance.h", "base/quantity.h", "base/standard_fds.h")
+_FREESTANDING = ("base/crc32c_table.h", "base/edit_distance.h", "base/quantity.h", "base/standard_fds.h")
 _OURS = ("weft", "base", "topology", "comm", "shard", "bindings", "cli", "bench", "trainer", "examples", "tests")
 # What an installed header may take from elsewhere: the C library, and in the C++ wrapper the C++ library.
 _C_HEADERS = {"stddef.h", "stdint.h", "stdbool.h", "limits.h"}

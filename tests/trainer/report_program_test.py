@@ -1,10 +1,12 @@
 """What weft_train leaves for people to look at: metrics with the phases of steps, and the report of a run."""
+import glob
 import html.parser
 import json
 import os
 import pathlib
 import random
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -147,6 +149,53 @@ class ReportProgramTest(unittest.TestCase):
         # No step is left: there is no speed to tell.
         self.train("a", "--steps", "30", "--checkpoint-every", "10", "--resume", "auto", ranks=1)
         self.assertNotIn("Speed", self.check_report("a"))
+
+    def scalars(self, name):
+        """{tag: {step: value}} of the run's events; sums are left to event_file_test."""
+
+        def varint(data, at):
+            value, shift = 0, 0
+            while True:
+                value |= (data[at] & 0x7f) << shift
+                shift, at = shift + 7, at + 1
+                if data[at - 1] < 0x80:
+                    return value, at
+
+        def fields(data):
+            at, found = 0, []
+            while at < len(data):
+                key, at = varint(data, at)
+                if key & 7 == 0:
+                    value, at = varint(data, at)
+                else:
+                    size, at = varint(data, at) if key & 7 == 2 else ({1: 8, 5: 4}[key & 7], at)
+                    value, at = data[at:at + size], at + size
+                found.append((key >> 3, value))
+            return found
+
+        found = {}
+        for path in sorted(glob.glob(str(self.root / "runs" / name / "events.out.tfevents.*"))):
+            data, at = pathlib.Path(path).read_bytes(), 0
+            while at < len(data):
+                size, = struct.unpack_from("<Q", data, at)
+                event = dict(fields(data[at + 12:at + 12 + size]))
+                at += size + 16
+                for _, value in fields(event.get(5, b"")):
+                    value = dict(fields(value))
+                    found.setdefault(value[1].decode(), {})[event[2]] = struct.unpack("<f", value[2])[0]
+        return found
+
+    def test_tensorboard_has_what_the_metrics_have(self):
+        self.train("a", "--steps", "20", "--checkpoint-every", "10", "--tensorboard")
+        self.train("a", "--steps", "30", "--checkpoint-every", "10", "--tensorboard", "--resume", "auto")
+        scalars, lines = self.scalars("a"), self.metrics("a")
+        self.assertEqual(30, len(lines))
+        for tag, field in (("loss/train", "loss"), ("loss/validation", "val_loss"), ("optimizer/gradient norm", "grad_norm")):
+            want = {line["step"]: line[field] for line in lines if field in line}
+            self.assertEqual(list(want), list(scalars[tag]))
+            for step, value in want.items():
+                self.assertAlmostEqual(value, scalars[tag][step], delta=1e-5)
+        self.assertLessEqual({f"phases/{phase}" for phase in _PHASES}, set(scalars))
 
     def test_a_report_that_is_not_wanted_is_not_made(self):
         printed = self.train("a", "--steps", "3", "--report", "off", ranks=1)

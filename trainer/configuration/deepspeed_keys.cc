@@ -86,6 +86,10 @@ KeyEffect ReadNesterov(const ConfigValue& value, const ConfigDocument&) {
   return value.text == "true" ? KeyEffect{{"--nesterov"}} : KeyEffect{{}, "as always here"};
 }
 
+KeyEffect ReadTensorBoard(const ConfigValue& value, const ConfigDocument&) {
+  return value.text == "true" ? KeyEffect{{"--tensorboard"}} : KeyEffect{{}, "as is the default"};
+}
+
 KeyEffect ReadFp16(const ConfigValue& value, const ConfigDocument&) {
   return value.text == "true" ? KeyEffect{{"--dtype=fp16", "--param-dtype=fp16"}}
                               : KeyEffect{{}, "as is the default"};
@@ -114,6 +118,7 @@ KeyEffect ReadReduceType(const ConfigValue& value, const ConfigDocument& documen
 constexpr const char* kAlwaysAverage =
     "gradients are added in fp32 in one order and divided after it, which needs neither";
 constexpr const char* kNoRecompute = "--recompute says what is computed again";
+constexpr const char* kEventsPlace = "events lie in the folder of the run";
 constexpr const char* kMetrics = "metrics.jsonl of the run has all figures of each step";
 
 constexpr ConfigKey kDeepSpeedKeys[] = {
@@ -184,9 +189,10 @@ constexpr ConfigKey kDeepSpeedKeys[] = {
     {"wall_clock_breakdown", Takes::kBool, Role::kNothing, "", kMetrics},
     {"dump_state", Takes::kBool, Role::kNothing, "", "config.json of the run has the state"},
     {"flops_profiler.enabled", Takes::kBool, Role::kNothing, "", "--dry-run counts operations"},
-    {"tensorboard.enabled", Takes::kBool, Role::kNothing, "", kMetrics},
-    {"tensorboard.output_path", Takes::kText, Role::kNothing, "", kMetrics},
-    {"tensorboard.job_name", Takes::kText, Role::kNothing, "", kMetrics},
+    {"tensorboard.enabled", Takes::kBool, Role::kOwn, "tensorboard", "events for it",
+     ReadTensorBoard},
+    {"tensorboard.output_path", Takes::kText, Role::kNothing, "", kEventsPlace},
+    {"tensorboard.job_name", Takes::kText, Role::kNothing, "", kEventsPlace},
     {"wandb.enabled", Takes::kBool, Role::kNothing, "", kMetrics},
     {"csv_monitor.enabled", Takes::kBool, Role::kNothing, "", kMetrics},
     {"comms_logger.enabled", Takes::kBool, Role::kNothing, "", "weftctl shows what ranks wait for"},
