@@ -52,15 +52,16 @@ std::string DescribeRanks(const TrainConfig& config, const Placement& placement)
     if (bytes < least) least = bytes, least_rank = rank;
     if (bytes > most) most = bytes, most_rank = rank;
   }
-  const uint64_t free_bytes = FreeMemoryBytes();
+  const uint64_t free_bytes = FreeMemoryBytes(), program = ProgramBytes(config.precision);
   const size_t local = placement.ranks_per_machine;
-  const double of_a_machine = double(sum) / double(looked_at) * double(local);
+  const double of_a_machine = (double(sum) / double(looked_at) + double(program)) * double(local);
   std::string out = fmt::format("ranks  {} of memory each", FormatBytes(most));
   if (least < most) {
     out = fmt::format("ranks  {} (rank {}) to {} (rank {}) of memory each", FormatBytes(least),
                       least_rank, FormatBytes(most), most_rank);
   }
   if (looked_at < placement.ranks) out += fmt::format(", of {} that were looked at", looked_at);
+  out += fmt::format(", and {} for the program", FormatBytes(program));
   if (local > 1) {
     out += fmt::format("; {} on a machine take {}", local, FormatBytes(uint64_t(of_a_machine)));
   }

@@ -59,6 +59,17 @@ constexpr NumberType InputTypeOf(Precision precision) {
   return precision == Precision::kBf16 ? NumberType::kBf16 : NumberType::kFloat32;
 }
 
+// The largest operands of a model's products, in numbers.
+struct LargestOperands {
+  size_t activations = 0;  // of a product's input or output inside of a block
+  size_t weights = 0;
+};
+
+// Bytes that MakeMatmul<float>(precision) comes to keep beside its operands: those in the type that is multiplied, and, of outputs of 16
+// bits, their sums.
+size_t MatmulBytes(Precision precision, NumberType weights, const LargestOperands& largest,
+                   size_t threads);
+
 // Whether MakeMatmul<float>(precision) works on this machine.
 bool PrecisionSupported(Precision precision);
 

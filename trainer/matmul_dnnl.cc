@@ -123,7 +123,7 @@ class DnnlMatmul : public Matmul<float> {
 
   struct Entry {
     dnnl::matmul primitive;
-    memory a, b, c, bias, addend, scratchpad;
+    memory a, b, c, bias, addend, scratchpad;  // the last is that of all
     std::unordered_map<int, memory> arguments;
   };
 
@@ -136,7 +136,9 @@ class DnnlMatmul : public Matmul<float> {
     e.a = memory(desc.src_desc(), engine_, nullptr);
     e.b = memory(desc.weights_desc(), engine_, nullptr);
     e.c = memory(desc.dst_desc(), engine_, nullptr);
-    e.scratchpad = memory(desc.scratchpad_desc(), engine_);
+    e.scratchpad = memory(desc.scratchpad_desc(), engine_, nullptr);
+    if (scratch_.size() < desc.scratchpad_desc().get_size())
+      scratch_.resize(desc.scratchpad_desc().get_size());
     e.arguments = {{DNNL_ARG_SRC, e.a},
                    {DNNL_ARG_WEIGHTS, e.b},
                    {DNNL_ARG_DST, e.c},
@@ -157,6 +159,7 @@ class DnnlMatmul : public Matmul<float> {
     e.a.set_data_handle(Input(a, p.a_rows() * p.a_ld, a_converted_));
     e.b.set_data_handle(Input(b, p.b_rows() * p.b_ld, b_converted_));
     e.c.set_data_handle(c);
+    e.scratchpad.set_data_handle(scratch_.data());
     if (p.bias) e.bias.set_data_handle(const_cast<float*>(addends.bias));
     if (p.addend) e.addend.set_data_handle(const_cast<float*>(addends.matrix));
     e.primitive.execute(stream_, e.arguments);
@@ -198,6 +201,7 @@ class DnnlMatmul : public Matmul<float> {
   dnnl::stream stream_{engine_};
   std::map<Product, Entry> entries_;
   Converted a_converted_, b_converted_;
+  AlignedVector<std::byte> scratch_;
 };
 
 }  // namespace

@@ -119,6 +119,23 @@ const char* NameOf(Precision precision) {
   return precision == Precision::kFp16 ? "fp16" : "fp32";
 }
 
+size_t MatmulBytes(Precision precision, NumberType weights, const LargestOperands& largest,
+                   size_t threads) {
+  constexpr size_t kHalf = sizeof(uint16_t), kWhole = sizeof(float);
+  switch (precision) {
+    case Precision::kFp32:
+      return weights == NumberType::kFloat32 ? 0 : kWhole * largest.weights;
+    case Precision::kBf16: {
+      size_t converted = weights == NumberType::kBf16 ? 0 : kHalf * largest.weights;
+      if (weights == NumberType::kFp16) converted += kWhole * largest.weights;
+      return converted + kWhole * largest.activations * threads;
+    }
+    case Precision::kFp16:
+      break;
+  }
+  return (kHalf + kWhole) * (largest.weights + largest.activations);
+}
+
 Precision FastestPrecision() {
   __builtin_cpu_init();
   const bool native = __builtin_cpu_supports("avx512bf16");

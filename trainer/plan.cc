@@ -57,8 +57,13 @@ std::string DescribeSharding(const TrainConfig& config, const RunPlan& run, size
 RunPlan PlanRun(const TrainConfig& config, size_t rank, size_t ranks) {
   RunPlan plan;
   plan.sharding = DataParallel::PlanOf(ModelUnits(config.model), config, rank, ranks);
-  plan.activation_bytes = WorkingBytes(config.model, LargestMicroBatch(config, ranks),
-                                       config.recompute, InputTypeOf(config.precision));
+  const size_t batch = LargestMicroBatch(config, ranks), width = config.model.width;
+  const LargestOperands largest = {
+      .activations = batch * config.model.seq * 4 * width,
+      .weights = width * std::max(4 * width, config.model.padded_vocabulary())};
+  plan.activation_bytes =
+      WorkingBytes(config.model, batch, config.recompute, InputTypeOf(config.precision)) +
+      MatmulBytes(config.precision, config.param_type, largest, size_t(config.threads));
   return plan;
 }
 
@@ -96,6 +101,12 @@ std::string DescribeMemory(const RunPlan& run) {
       FormatBytes(plan.param_bytes), FormatBytes(plan.grad_bytes),
       FormatBytes(plan.optimizer_bytes), FormatBytes(plan.pool_bytes),
       FormatBytes(run.activation_bytes), FormatBytes(run.Bytes()));
+}
+
+uint64_t ProgramBytes(Precision precision) {
+  constexpr uint64_t kProgram = 30'000'000;
+  constexpr uint64_t kFloatPacking = 12'000'000;  // by oneDNN's products of float32
+  return precision == Precision::kBf16 ? kProgram : kProgram + kFloatPacking;
 }
 
 uint64_t FreeMemoryBytes() {

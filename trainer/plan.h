@@ -22,7 +22,7 @@ namespace weft::trainer {
 // Of one rank.
 struct RunPlan {
   weft_shard_plan_t sharding = {};
-  uint64_t activation_bytes = 0;
+  uint64_t activation_bytes = 0;  // and what products work in
 
   // At the peak.
   uint64_t Bytes() const { return sharding.peak_bytes + activation_bytes; }
@@ -37,6 +37,10 @@ std::string DescribePlan(const TrainConfig& config, const RunPlan& plan, size_t 
 
 // "11.45 MB of parameters, ..., 2.10 MB of activations: 14.8 MB per rank": the parts of Bytes().
 std::string DescribeMemory(const RunPlan& plan);
+
+// What a process that trains has beside the plan and its text: libraries, generated code, and what they keep (measured:
+// docs/perf/trainer.md).
+uint64_t ProgramBytes(Precision precision);
 
 // What can be had without taking it from other programs; as much as there can be if the kernel does not say.
 uint64_t FreeMemoryBytes();
