@@ -55,8 +55,8 @@ bool HasManifest(const std::string& directory) {
   return std::filesystem::exists(directory + "/manifest.json", ignored);
 }
 
-Checkpoints::Checkpoints(weft_group_t group, const Trainer& trainer, const std::string& directory,
-                         size_t keep, const ResolvedConfig& config,
+Checkpoints::Checkpoints(weft_group_t group, const DataParallel& parallel,
+                         const std::string& directory, size_t keep, const ResolvedConfig& config,
                          const std::vector<std::string>& changed)
     : group_(group), directory_(directory), config_(config), changed_(changed) {
   int ranks = 1;
@@ -76,7 +76,7 @@ Checkpoints::Checkpoints(weft_group_t group, const Trainer& trainer, const std::
   run.save = SaveRun;
   run.load = LoadRun;
   run.user = this;
-  Check(weft_checkpoint_add_context(checkpoint_, nullptr, trainer.parallel().context()),
+  Check(weft_checkpoint_add_context(checkpoint_, nullptr, parallel.context()),
         "adding the model to checkpoints");
   Check(weft_checkpoint_add_value(checkpoint_, &run), "adding the run to checkpoints");
 }
@@ -205,7 +205,7 @@ std::optional<InitialValues> Checkpoints::TakeValues(const std::string& source, 
   config.flags = WEFT_CHECKPOINT_VALUES_ONLY | WEFT_CHECKPOINT_CONVERT |
                  (partial ? WEFT_CHECKPOINT_PARTIAL : WEFT_CHECKPOINT_WHOLE);
   config.source = source.c_str();
-  const weft_checkpoint_loaded_t loaded = Load(config, "cannot begin with the checkpoint's values");
+  const weft_checkpoint_loaded_t loaded = Load(config, "cannot take the checkpoint's values");
   if (loaded.found == 0) return std::nullopt;
   InitialValues values = {loaded.path, HasManifest(loaded.path) ? loaded.ranks : 0, {}, {}};
   values.unused.assign(loaded.unused, loaded.unused + loaded.unused_count);

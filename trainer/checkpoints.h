@@ -1,6 +1,6 @@
 // Checkpoints of a run: what is in them beside weights and optimizer state, where they are, and which one a run goes on from.
 //
-//   Checkpoints checkpoints(setup, trainer);
+//   Checkpoints checkpoints(group, trainer.parallel(), directory, keep, config, {});
 //   if (std::optional<Resumed> resumed = checkpoints.Resume()) ...         // collective
 //   checkpoints.Save(record, place);                                       // in the background; no rank waits for another
 //   checkpoints.Finish();                                                  // until the last one is committed
@@ -9,7 +9,7 @@
 // what tells that text from others. So the next run reads on where this one has stopped, whatever its batch, says which options are other ones,
 // and refuses those that would make it another run.
 //
-// The trainer must outlive it. Throws BadInput for what is no checkpoint for this run: of another model, or saved by a run of other options, damaged, of a newer
+// The model must outlive it. Throws BadInput for what is no checkpoint for this run: of another model, or saved by a run of other options, damaged, of a newer
 // version, or in a directory that cannot be read or written; WeftFailure if the group fails.
 // Thread-safety: belongs to one thread.
 #ifndef WEFT_TRAINER_CHECKPOINTS_H_
@@ -25,6 +25,7 @@
 #include "weft/checkpoint.h"
 #include "weft/group.h"
 
+#include "trainer/parallel.h"
 #include "trainer/resolved_config.h"
 #include "trainer/sampler.h"
 #include "trainer/train.h"
@@ -56,8 +57,8 @@ class Checkpoints {
  public:
   // `directory`: of all checkpoints of this run; `changed`: keys of `config` that may be other ones than those of a checkpoint, though they say
   // what is trained. Collective.
-  Checkpoints(weft_group_t group, const Trainer& trainer, const std::string& directory, size_t keep,
-              const ResolvedConfig& config, const std::vector<std::string>& changed);
+  Checkpoints(weft_group_t group, const DataParallel& parallel, const std::string& directory,
+              size_t keep, const ResolvedConfig& config, const std::vector<std::string>& changed);
   ~Checkpoints();
   Checkpoints(const Checkpoints&) = delete;
   Checkpoints& operator=(const Checkpoints&) = delete;

@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "trainer/failure.h"
-#include "trainer/model_files/gpt2_file.h"
+#include "trainer/model_files/saved_model.h"
 #include "trainer/plan.h"
 #include "trainer/run_files.h"
 #include "trainer/run_folder.h"
@@ -49,7 +49,7 @@ std::optional<int64_t> Origin::Step() const {
 std::unique_ptr<Checkpoints> Origin::CheckpointsOf(const Trainer& trainer,
                                                    const std::string& directory,
                                                    size_t keep) const {
-  return std::make_unique<Checkpoints>(group_, trainer, directory, keep, resolved_,
+  return std::make_unique<Checkpoints>(group_, trainer.parallel(), directory, keep, resolved_,
                                        config_.changed);
 }
 
@@ -89,21 +89,20 @@ std::optional<Resumed> Origin::Resume(const Trainer& trainer,
   return resumed;
 }
 
-bool Origin::TakeGpt2(Trainer& trainer) const {
-  std::optional<Gpt2File> file;
+bool Origin::TakeOtherPrograms(Trainer& trainer) const {
+  std::optional<ParamValues> values;
   const std::string found = HearOfFirst(group_, [&] {
-    if (!Gpt2File::IsOne(config_.init)) return std::string();
-    file.emplace(config_.init, config_.train.model);
-    return config_.init;
+    values = OtherProgramsValues(config_.init, config_.train.model);
+    return values ? config_.init : std::string();
   });
   if (found.empty()) return false;
-  trainer.LoadParams([&](const ParamSpec& spec, size_t) { return file->Read(spec); });
+  trainer.LoadParams([&](const ParamSpec& spec, size_t) { return (*values)(spec); });
   return true;
 }
 
 std::optional<InitialValues> Origin::TakeValues(Trainer& trainer, Checkpoints* checkpoints) const {
   if (config_.init.empty()) return std::nullopt;
-  if (TakeGpt2(trainer)) return InitialValues{config_.init, 0, {}, {}};
+  if (TakeOtherPrograms(trainer)) return InitialValues{config_.init, 0, {}, {}};
   const std::string from = CheckpointsIn(config_.init);
   std::unique_ptr<Checkpoints> made;
   if (checkpoints == nullptr) {
@@ -112,9 +111,10 @@ std::optional<InitialValues> Origin::TakeValues(Trainer& trainer, Checkpoints* c
   }
   std::optional<InitialValues> values = checkpoints->TakeValues(from, config_.init_partial);
   if (values) return values;
-  throw BadInput("--init " + config_.init +
-                 ": there is no checkpoint there; give the directory of a run that has saved, that "
-                 "of a checkpoint, or a .safetensors file or a folder of them");
+  throw BadInput(
+      "--init " + config_.init +
+      ": there is no checkpoint there; give the directory of a run that has saved, that "
+      "of a checkpoint, llm.c's file of weights, or a .safetensors file or a folder of them");
 }
 
 void Origin::TakeMetricsAlong(const std::string& directory) const {

@@ -52,8 +52,8 @@ class Origin {
   std::string From() const;
   // The step of --resume, if it is one.
   std::optional<int64_t> Step() const;
-  // Loads them from a model of transformers, which rank 0 reads; false if --init is none.
-  bool TakeGpt2(Trainer& trainer) const;
+  // Loads them from a model of transformers or llm.c, which rank 0 reads; false if --init is none.
+  bool TakeOtherPrograms(Trainer& trainer) const;
   std::unique_ptr<Checkpoints> CheckpointsOf(const Trainer& trainer, const std::string& directory,
                                              size_t keep) const;
 

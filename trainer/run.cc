@@ -14,14 +14,6 @@
 #include "trainer/verdict.h"
 
 namespace weft::trainer {
-namespace {
-
-std::string ProgramDirectory() {
-  std::error_code ignored;
-  return std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path().string();
-}
-
-}  // namespace
 
 Run::Run(const ProgramConfig& config, weft_group_t group)
     : config_(config),

@@ -1,5 +1,8 @@
 #include "trainer/run_data.h"
 
+#include <filesystem>
+#include <system_error>
+
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
@@ -13,6 +16,11 @@ namespace {
 constexpr size_t kByteTokens = 256;
 
 }  // namespace
+
+std::string ProgramDirectory() {
+  std::error_code ignored;
+  return std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path().string();
+}
 
 RunData::RunData(const std::vector<std::string>& data, const std::string& program_directory) {
   const DataFiles found = FindDataFiles(data);
@@ -55,6 +63,16 @@ std::string RunData::Identity() const {
   return fmt::format("{} + {} tokens, {:016x} + {:016x}", text_.train.size(),
                      text_.validation.size(), text_.train.DigestOfSample(),
                      text_.validation.DigestOfSample());
+}
+
+std::optional<size_t> RunData::BytesOf(std::span<const Token> tokens) const {
+  if (corpus_) return tokens.size();
+  if (!tokenizer_) return std::nullopt;
+  std::vector<Token> text(tokens.begin(), tokens.end());
+  if (const std::optional<Token> mark = tokenizer_->end_of_text()) std::erase(text, *mark);
+  std::string bytes;
+  tokenizer_->Decode(text, &bytes);
+  return bytes.size();
 }
 
 std::string RunData::Decode(std::span<const Token> tokens) const {

@@ -24,6 +24,9 @@
 
 namespace weft::trainer {
 
+// Where this program lies, which `auto` text is looked for by.
+std::string ProgramDirectory();
+
 class RunData {
  public:
   RunData(const std::vector<std::string>& data, const std::string& program_directory);
@@ -49,6 +52,9 @@ class RunData {
 
   // Which data it is: sizes and a digest, of a sample where there are files of tokens.
   std::string Identity() const;
+
+  // How many bytes of text tokens are; nothing where no tokenizer is known. The mark between documents is none.
+  std::optional<size_t> BytesOf(std::span<const Token> tokens) const;
 
   // Text of tokens; their numbers where no tokenizer is known.
   std::string Decode(std::span<const Token> tokens) const;

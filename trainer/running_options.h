@@ -75,7 +75,7 @@ void ListRunning(Sink& sink, ProgramConfig& config) {
       {"init", kStart,
        "what a new run begins with the weights of: the directory of a run, whose latest "
        "checkpoint is meant, or of a checkpoint; a .safetensors file, the index of several, or "
-       "their folder"},
+       "their folder; llm.c's file of weights"},
       config.init);
   sink.Flag({"init-partial", kStart,
              "take what both have, and list the rest, which begins as without --init"},

@@ -17,6 +17,7 @@
 #include <fmt/core.h>
 
 #include "trainer/failure.h"
+#include "trainer/load_params.h"
 #include "trainer/stop_signals.h"
 #include "trainer/text_generator.h"
 
@@ -25,7 +26,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Batches of a validation, and tokens of a sample, between looks at whether a rank was asked to end: well below a second.
+// Tokens of a sample between looks at whether a rank was asked to end: well below a second.
 constexpr size_t kLookEvery = 16;
 
 double SecondsSince(Clock::time_point start) {
@@ -41,15 +42,6 @@ const TrainConfig& Checked(const TrainConfig& config, weft_group_t group) {
 
 }  // namespace
 
-std::vector<size_t> SpreadWindows(size_t text_tokens, size_t seq, size_t count) {
-  const size_t windows = text_tokens == 0 ? 0 : (text_tokens - 1) / seq;
-  count = std::min(count, windows);
-  std::vector<size_t> offsets;
-  for (size_t i = 0; i < count; i++)
-    offsets.push_back(i * windows / count * seq);
-  return offsets;
-}
-
 Trainer::Trainer(const TrainConfig& config, const TrainingText& text, weft_group_t group)
     : config_(Checked(config, group)),
       text_(text),
@@ -59,8 +51,10 @@ Trainer::Trainer(const TrainConfig& config, const TrainingText& text, weft_group
       micro_batch_(LargestMicroBatch(config, parallel_.size())),
       sampler_(text.train.size(), config.model.seq, config.global_batch, config.seed),
       model_(config.model, micro_batch_, *matmul_, parallel_),
+      evaluation_(config.model, micro_batch_, parallel_, model_),
       activations_(std::in_place, config.model, micro_batch_, config.recompute,
-                   model_.input_type()) {
+                   model_.input_type()),
+      batch_(config.model.seq, micro_batch_) {
   if (text.validation.size() <= config.model.seq) {
     throw BadInput(
         fmt::format("the validation text has {} tokens, --seq {} needs at least {}; give more data "
@@ -71,26 +65,17 @@ Trainer::Trainer(const TrainConfig& config, const TrainingText& text, weft_group
 #ifdef _OPENMP
   omp_set_num_threads(config.threads);  // of this thread's parallel regions
 #endif
-  inputs_.resize(micro_batch_ * config.model.seq);
-  targets_.resize(inputs_.size());
-  window_.resize(config.model.seq + 1);
 }
 
 Activations<float>& Trainer::Kept() {
-  if (!activations_) activations_.emplace(config_.model, micro_batch_, config_.recompute);
+  if (!activations_)
+    activations_.emplace(config_.model, micro_batch_, config_.recompute, model_.input_type());
   return *activations_;
 }
 
 void Trainer::LoadParams(
     const std::function<std::vector<float>(const ParamSpec& spec, size_t index)>& values) {
-  size_t index = 0;
-  for (size_t u = 0; u < units_.size(); u++) {
-    for (size_t p = 0; p < units_[u].params.size(); p++, index++) {
-      std::vector<float> first;
-      if (parallel_.rank() == 0) first = values(units_[u].params[p], index);
-      parallel_.Load(u, p, first.data());
-    }
-  }
+  trainer::LoadParams(parallel_, units_, values);
 }
 
 void Trainer::Begin() {
@@ -147,15 +132,6 @@ std::vector<std::vector<float>> Trainer::ReadParams() {
   return params;
 }
 
-void Trainer::FillBatch(const TokenText& text, const std::vector<size_t>& offsets) {
-  const size_t seq = config_.model.seq;
-  for (size_t i = 0; i < offsets.size(); i++) {
-    text.Read(offsets[i], window_);
-    std::copy_n(window_.begin(), seq, inputs_.begin() + long(i * seq));
-    std::copy_n(window_.begin() + 1, seq, targets_.begin() + long(i * seq));
-  }
-}
-
 Share Trainer::ShareOfMicroBatch(size_t micro) const {
   return ShareOf(config_.global_batch, parallel_.size() * config_.accumulate,
                  parallel_.rank() * config_.accumulate + micro);
@@ -171,7 +147,7 @@ std::vector<size_t> Trainer::OffsetsOf(size_t index, const Share& share) {
 void Trainer::AnnounceStep(size_t index) {
   for (size_t micro = 0; micro < config_.accumulate; micro++) {
     for (const size_t offset : OffsetsOf(index, ShareOfMicroBatch(micro)))
-      text_.train.WillRead(offset, window_.size());
+      text_.train.WillRead(offset, batch_.window_tokens());
   }
 }
 
@@ -193,7 +169,7 @@ double Trainer::Compute(size_t index, double loss_scale) {
   for (size_t micro = 0; micro < config_.accumulate; micro++) {
     const Share share = ShareOfMicroBatch(micro);
     const std::vector<size_t> offsets = OffsetsOf(index, share);
-    FillBatch(text_.train, offsets);
+    batch_.Fill(text_.train, offsets);
     phases_.End(Phase::kData);
     // Their places and not their bytes: texts repeat themselves.
     const bool check = config_.check_samples > 0 && index % config_.check_samples == 0;
@@ -202,10 +178,10 @@ double Trainer::Compute(size_t index, double loss_scale) {
       phases_.End(Phase::kReduce);
     }
     parallel_.BeginMicrobatch(micro, micro + 1 == config_.accumulate);
-    model_.Forward(inputs_.data(), share.count, Kept(),
+    model_.Forward(batch_.inputs(), share.count, Kept(),
                    Dropout(config_.dropout, config_.seed, index, share.first));
     phases_.End(Phase::kForward);
-    loss += model_.Backward(inputs_.data(), targets_.data(), share.count, scale, Kept());
+    loss += model_.Backward(batch_.inputs(), batch_.targets(), share.count, scale, Kept());
     parallel_.EndMicrobatch();
     phases_.End(Phase::kBackward);
   }
@@ -299,34 +275,7 @@ StepRecord Trainer::TryStep(size_t index) {
 }
 
 std::optional<double> Trainer::Evaluate(const std::vector<size_t>& offsets) {
-  const size_t seq = config_.model.seq;
-  const size_t skip = ContextTokens(seq);
-  const size_t begin = offsets.size() * parallel_.rank() / parallel_.size();
-  const size_t end = offsets.size() * (parallel_.rank() + 1) / parallel_.size();
-  double loss = 0;
-  // Every rank makes the same number of calls: a strategy that gathers parameters needs that.
-  const size_t longest = (offsets.size() + parallel_.size() - 1) / parallel_.size();
-  const size_t batches = (longest + micro_batch_ - 1) / micro_batch_;
-  for (size_t first = 0; first < batches; first += kLookEvery) {
-    if (first > 0 && AskedToEnd()) return std::nullopt;
-    const size_t count = std::min(kLookEvery, batches - first);
-    parallel_.BeginEvaluation(count);
-    for (size_t b = first; b < first + count; b++) {
-      const size_t from = std::min(end, begin + b * micro_batch_);
-      const std::vector<size_t> some(offsets.begin() + long(from),
-                                     offsets.begin() + long(std::min(end, from + micro_batch_)));
-      FillBatch(text_.validation, some);
-      parallel_.BeginMicrobatch(b - first, b + 1 == first + count);
-      // A rank that has run out computes something all the same and does not count it.
-      const double sum = model_.Score(inputs_.data(), targets_.data(),
-                                      std::max<size_t>(1, some.size()), skip, Kept());
-      if (!some.empty()) loss += sum;
-      parallel_.EndMicrobatch();
-    }
-    parallel_.Finish();
-    parallel_.EndStep();
-  }
-  return parallel_.Sum(loss) / double(offsets.size() * (seq - skip));
+  return evaluation_.MeanLoss(text_.validation, offsets, Kept(), [this] { return AskedToEnd(); });
 }
 
 std::vector<Token> Trainer::Generate(std::vector<Token> text, size_t count, double temperature,

@@ -24,24 +24,16 @@
 #include "weft/group.h"
 
 #include "trainer/config.h"
+#include "trainer/evaluation.h"
 #include "trainer/model.h"
 #include "trainer/parallel.h"
 #include "trainer/sampler.h"
 #include "trainer/step_phases.h"
 #include "trainer/train_state.h"
 #include "trainer/training_text.h"
+#include "trainer/window_batch.h"
 
 namespace weft::trainer {
-
-// Starts of `count` windows of `seq` + 1 tokens, evenly spread over a text without overlap, or as
-// many as there are.
-std::vector<size_t> SpreadWindows(size_t text_tokens, size_t seq, size_t count);
-
-// How many tokens at the start of a validation window are context only, so that each judged token has
-// at least half of the model's context before it.
-inline size_t ContextTokens(size_t seq) {
-  return seq / 2;
-}
 
 class Trainer {
  public:
@@ -95,7 +87,6 @@ class Trainer {
   void Update(StepRecord& record);
   // Whether any rank has been asked to end. Collective.
   bool AskedToEnd();
-  void FillBatch(const TokenText& text, const std::vector<size_t>& offsets);
   // Where this rank's sequences of a micro-batch begin.
   std::vector<size_t> OffsetsOf(size_t index, const Share& share);
   Share ShareOfMicroBatch(size_t micro) const;
@@ -111,8 +102,9 @@ class Trainer {
   const size_t micro_batch_;  // sequences of the largest micro-batch of any rank
   WindowSampler sampler_;
   Model<float> model_;
+  Evaluation evaluation_;
   std::optional<Activations<float>> activations_;  // not while a sample is made
-  std::vector<Token> inputs_, targets_, window_;
+  WindowBatch batch_;
   StepPhases phases_;
   StepRecord record_;        // of the step under way
   StepRecord last_;          // of the last that was done

@@ -2,6 +2,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <set>
 #include <string>
 #include <vector>
@@ -11,7 +12,9 @@
 #include "trainer/failure.h"
 #include "trainer/model_files/gpt2_file.h"
 #include "trainer/model_files/gpt2_layout.h"
+#include "trainer/model_files/llmc_file.h"
 #include "trainer/model_files/safetensors_file.h"
+#include "trainer/ops.h"
 
 namespace weft::trainer::model_files_test {
 namespace {
@@ -146,6 +149,63 @@ TEST(Gpt2Tensor, ThereAndBackChangesNothing) {
   EXPECT_EQ(names.size(), 2u + 2 * 12 + 3);
   EXPECT_TRUE(names.count("ln_f.bias") == 1 && names.count("lm_head.weight") == 1 &&
               names.count("h.1.ln_2.weight") == 1 && names.count("wpe.weight") == 1);
+}
+
+// Values that say which element of which parameter they are.
+std::vector<float> Telling(const ParamSpec& spec) {
+  std::vector<float> values(spec.Count());
+  const size_t kept = values.size() - spec.padding_rows * (values.size() / size_t(spec.shape[0]));
+  for (size_t i = 0; i < kept; i++)
+    values[i] = float(std::hash<std::string>()(spec.name) % 1000) + float(i) / 65536;
+  return values;
+}
+
+TEST_F(ModelFilesTest, WhatIsWrittenForLlmcIsRead) {
+  ModelConfig model = kShape;
+  model.tied_head = true;
+  for (const NumberType type : {NumberType::kFloat32, NumberType::kBf16}) {
+    WriteLlmc(Path("m.bin"), model, type, Telling);
+    EXPECT_TRUE(LlmcFile::IsOne(Path("m.bin")));
+    const LlmcFile file(Path("m.bin"));
+    EXPECT_EQ(file.type(), type);
+    EXPECT_EQ(file.model().heads, model.heads);
+    EXPECT_EQ(ParameterCount(ModelUnits(file.model())), ParameterCount(ModelUnits(model)));
+    file.CheckFor(model);
+    for (const UnitSpec& unit : ModelUnits(model)) {
+      for (const ParamSpec& spec : unit.params) {
+        std::vector<float> expected = Telling(spec);
+        if (type == NumberType::kBf16) {
+          std::vector<uint16_t> halves(expected.size());
+          GetOps<float>().to_bf16(expected.data(), halves.data(), halves.size());
+          GetOps<float>().widen({halves.data(), type}, expected.data(), expected.size());
+        }
+        EXPECT_EQ(file.Read(spec, model), expected) << spec.name;
+      }
+    }
+  }
+}
+
+TEST_F(ModelFilesTest, LlmcHasNoPlaceForAHeadOfItsOwn) {
+  EXPECT_THROW(WriteLlmc(Path("m.bin"), kShape, NumberType::kFloat32, Telling), BadInput);
+  EXPECT_FALSE(LlmcFile::IsOne(Path("m.bin")));
+  EXPECT_FALSE(LlmcFile::IsOne(folder_));
+}
+
+// The first positions of a longer table, and as many tokens as there are, whatever rows the file has.
+TEST_F(ModelFilesTest, AShorterContextTakesTheFirstPositionsOfLlmcs) {
+  ModelConfig model = kShape;
+  model.tied_head = true;
+  model.vocabulary_multiple = 1;
+  WriteLlmc(Path("m.bin"), model, NumberType::kFloat32, Telling);
+  model.vocabulary_multiple = 128;
+  model.seq = 4;
+  const LlmcFile file(Path("m.bin"));
+  file.CheckFor(model);
+  const std::vector<UnitSpec> units = ModelUnits(model);
+  for (const ParamSpec& spec : units[0].params)
+    EXPECT_EQ(file.Read(spec, model), Telling(spec)) << spec.name;
+  model.seq = 7;
+  EXPECT_THROW(file.CheckFor(model), BadInput);
 }
 
 }  // namespace

@@ -2,8 +2,6 @@
 #include "trainer/model_files/export.h"
 
 #include <filesystem>
-#include <fstream>
-#include <optional>
 #include <system_error>
 #include <vector>
 
@@ -19,6 +17,8 @@
 
 #include "trainer/failure.h"
 #include "trainer/model_files/gpt2_layout.h"
+#include "trainer/model_files/llmc_file.h"
+#include "trainer/model_files/run_model.h"
 #include "trainer/model_files/safetensors_file.h"
 #include "trainer/model_files/whole_file.h"
 #include "trainer/plan.h"
@@ -50,34 +50,6 @@ class PassingFile {
  private:
   const fs::path path_;
 };
-
-// The run of a checkpoint: the nearest folder above with a configuration.
-nlohmann::json RunConfig(const fs::path& from) {
-  fs::path folder = fs::absolute(from).lexically_normal();
-  for (int up = 0; up < 4; up++, folder = folder.parent_path()) {
-    std::ifstream in(folder / "config.json");
-    if (!in) continue;
-    nlohmann::json config = nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false);
-    if (config.is_object() && config.value("program", "") == "weft_train") return config;
-  }
-  throw BadInput(fmt::format("--from {}: no config.json of a run of weft_train is there or above",
-                             from.string()));
-}
-
-ModelConfig ModelOf(const nlohmann::json& run) {
-  ModelConfig model;
-  const auto number = [&](const char* key, size_t otherwise) {
-    const auto found = run.find(key);
-    return found != run.end() && found->is_number_unsigned() ? found->get<size_t>() : otherwise;
-  };
-  model.vocabulary = number("vocabulary", model.vocabulary);
-  model.seq = number("seq", model.seq);
-  model.width = number("width", model.width);
-  model.layers = number("layers", model.layers);
-  model.heads = number("heads", model.heads);
-  model.tied_head = run.value("head", "tied") == "tied";
-  return model;
-}
 
 std::string TransformersConfig(const ModelConfig& model) {
   const nlohmann::ordered_json config = {{"architectures", {"GPT2LMHeadModel"}},
@@ -113,14 +85,20 @@ void ExportOwn(const std::string& from, const fs::path& to) {
   throw BadInput(sentence);
 }
 
+// The parameter's values, as the trainer has them.
+const SafetensorsTensor& TensorOf(const SafetensorsFile& own, const ParamSpec& spec) {
+  const SafetensorsTensor* const tensor = own.Find(spec.name);
+  if (tensor == nullptr || tensor->shape != spec.shape)
+    throw BadInput(fmt::format("the checkpoint's parameter {} is not that of the run's config.json",
+                               spec.name));
+  return *tensor;
+}
+
 std::vector<TensorToWrite> TensorsOf(const SafetensorsFile& own, const ModelConfig& model) {
   std::vector<TensorToWrite> tensors;
   for (const UnitSpec& unit : ModelUnits(model)) {
     for (const ParamSpec& spec : unit.params) {
-      const SafetensorsTensor* const tensor = own.Find(spec.name);
-      if (tensor == nullptr || tensor->shape != spec.shape)
-        throw BadInput(fmt::format(
-            "the checkpoint's parameter {} is not that of the run's config.json", spec.name));
+      const SafetensorsTensor* const tensor = &TensorOf(own, spec);
       const Gpt2Tensor theirs(spec, model);
       const bool head = spec.name == "head.weight";
       tensors.push_back(
@@ -132,15 +110,73 @@ std::vector<TensorToWrite> TensorsOf(const SafetensorsFile& own, const ModelConf
   return tensors;
 }
 
+// Where the run's parameters are for the time of the call, under their own names: beside what is written.
+PassingFile OwnFile(const fs::path& folder) {
+  return PassingFile(folder / fmt::format(".own-{}.safetensors", getpid()));
+}
+
+std::string Parameters(const ModelConfig& model) {
+  return FormatCount(double(ParameterCount(ModelUnits(model)))) + " parameters";
+}
+
+std::string ExportTransformers(const ExportConfig& config, const ModelConfig& model) {
+  const fs::path out = config.out;
+  std::error_code error;
+  if (fs::exists(out / "model.safetensors", error))
+    throw BadInput(
+        fmt::format("--out {} has a model.safetensors; give another folder", config.out));
+  MakeRunDirectory(config.out, kExportPlace);
+  const PassingFile own = OwnFile(out);
+  ExportOwn(config.from, own.path());
+  const SafetensorsFile values(own.path());
+  WriteRunFile(config.out, "config.json", TransformersConfig(model), kExportPlace);
+  WriteSafetensors(out / "model.safetensors", TensorsOf(values, model));
+  return fmt::format("wrote {}/model.safetensors and config.json: {}, as GPT2LMHeadModel\n",
+                     config.out, Parameters(model));
+}
+
+std::string ExportLlmc(const ExportConfig& config, const ModelConfig& model) {
+  const fs::path out = config.out;
+  std::error_code error;
+  if (fs::exists(out, error))
+    throw BadInput(fmt::format("--out {} is there; give the name of a new file", config.out));
+  if (!model.tied_head)
+    throw BadInput(fmt::format(
+        "--from {}: the model has a head of its own, for which llm.c's file has no place; use "
+        "--format transformers",
+        config.from));
+  const fs::path folder = fs::absolute(out, error).parent_path();
+  MakeRunDirectory(folder.string(), kExportPlace);
+  const PassingFile own = OwnFile(folder);
+  ExportOwn(config.from, own.path());
+  const SafetensorsFile values(own.path());
+  WriteLlmc(out, model, config.bf16 ? NumberType::kBf16 : NumberType::kFloat32,
+            [&](const ParamSpec& spec) { return values.Read(TensorOf(values, spec)); });
+  return fmt::format("wrote {}: {}, as llm.c's file of weights, {}\n", config.out,
+                     Parameters(model), config.bf16 ? "bfloat16" : "float32");
+}
+
+// Of an option that is one of two words.
+bool IsSecond(const char* option, const std::string& text, const char* first, const char* second) {
+  if (text == first || text == second) return text == second;
+  throw BadInput(fmt::format("{} {} is unknown; use {} or {}", option, text, first, second));
+}
+
 }  // namespace
 
 std::string ParseExportOptions(int argc, char** argv, ExportConfig& config) {
-  CLI::App app{"Writes a run's model for transformers, which loads it as GPT2LMHeadModel.",
-               "weft_train export"};
+  CLI::App app{
+      "Writes a run's model for transformers, which loads it as GPT2LMHeadModel, or for llm.c.",
+      "weft_train export"};
   app.add_option("--from", config.from,
                  "the directory of a run, whose latest checkpoint is meant, or of a checkpoint")
       ->required();
-  app.add_option("--out", config.out, "the folder to be made")->required();
+  app.add_option("--out", config.out, "the folder to be made; of llm.c the file")->required();
+  std::string format = "transformers", dtype = "fp32";
+  app.add_option("--format", format, "transformers, a folder; llm.c, its file of weights")
+      ->capture_default_str();
+  app.add_option("--dtype", dtype, "of the numbers: fp32; of llm.c also bf16")
+      ->capture_default_str();
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
@@ -148,25 +184,16 @@ std::string ParseExportOptions(int argc, char** argv, ExportConfig& config) {
   } catch (const CLI::ParseError& error) {
     throw BadInput(std::string(error.what()) + "; see weft_train export --help");
   }
+  config.llmc = IsSecond("--format", format, "transformers", "llm.c");
+  config.bf16 = IsSecond("--dtype", dtype, "fp32", "bf16");
+  if (config.bf16 && !config.llmc)
+    throw BadInput("--dtype bf16 is for --format llm.c; transformers rounds when it loads");
   return "";
 }
 
 std::string RunExport(const ExportConfig& config) {
-  const ModelConfig model = ModelOf(RunConfig(config.from));
-  const fs::path out = config.out;
-  std::error_code error;
-  if (fs::exists(out / "model.safetensors", error))
-    throw BadInput(
-        fmt::format("--out {} has a model.safetensors; give another folder", config.out));
-  MakeRunDirectory(config.out, kExportPlace);
-  const PassingFile own(out / fmt::format(".own-{}.safetensors", getpid()));
-  ExportOwn(config.from, own.path());
-  const SafetensorsFile values(own.path());
-  WriteRunFile(config.out, "config.json", TransformersConfig(model), kExportPlace);
-  WriteSafetensors(out / "model.safetensors", TensorsOf(values, model));
-  return fmt::format(
-      "wrote {}/model.safetensors and config.json: {} parameters, as GPT2LMHeadModel\n", config.out,
-      FormatCount(double(ParameterCount(ModelUnits(model)))));
+  const ModelConfig model = ReadRunModel(config.from, "--from").model;
+  return config.llmc ? ExportLlmc(config, model) : ExportTransformers(config, model);
 }
 
 }  // namespace weft::trainer

@@ -24,6 +24,23 @@ fs::path FileOf(const std::string& path) {
   return fs::is_directory(path, ignored) ? fs::path(path) / "model.safetensors" : fs::path(path);
 }
 
+// Without the prefix, or with it.
+const SafetensorsTensor* TensorOf(const SafetensorsFile& file, const std::string& name) {
+  const SafetensorsTensor* const found = file.Find(name);
+  return found != nullptr ? found : file.Find(kPrefix + name);
+}
+
+// What the config.json beside a file says; 0: nothing.
+size_t HeadsBeside(const fs::path& file, fs::path* config_path) {
+  *config_path = file.parent_path() / "config.json";
+  std::ifstream in(*config_path);
+  if (!in) return 0;
+  const nlohmann::json config = nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false);
+  if (!config.is_object()) return 0;
+  const auto heads = config.find("n_head");
+  return heads != config.end() && heads->is_number_unsigned() ? heads->get<size_t>() : 0;
+}
+
 }  // namespace
 
 bool Gpt2File::IsOne(const std::string& path) {
@@ -32,7 +49,7 @@ bool Gpt2File::IsOne(const std::string& path) {
   if (file.extension() != ".safetensors" || !fs::is_regular_file(file, ignored)) return false;
   try {
     const SafetensorsFile opened(file);
-    return opened.Find(kTelling) != nullptr || opened.Find(std::string(kPrefix) + kTelling);
+    return TensorOf(opened, kTelling) != nullptr;
   } catch (const BadInput&) {
     return false;  // --init says what is wrong with it
   }
@@ -68,21 +85,42 @@ Gpt2File::Gpt2File(const std::string& path, const ModelConfig& model)
 }
 
 const SafetensorsTensor* Gpt2File::FindTensor(const std::string& name) const {
-  const SafetensorsTensor* const found = file_.Find(name);
-  return found != nullptr ? found : file_.Find(kPrefix + name);
+  return TensorOf(file_, name);
 }
 
 void Gpt2File::CheckHeads() const {
-  const fs::path path = file_.path().parent_path() / "config.json";
-  std::ifstream in(path);
-  if (!in) return;
-  const nlohmann::json config = nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false);
-  if (!config.is_object()) return;
-  const auto heads = config.find("n_head");
-  if (heads == config.end() || !heads->is_number_unsigned() || *heads == model_.heads) return;
+  fs::path path;
+  const size_t heads = HeadsBeside(file_.path(), &path);
+  if (heads == 0 || heads == model_.heads) return;
   throw BadInput(fmt::format("{} says {} heads, and this model has {}; give --heads {}",
-                             path.string(), heads->get<size_t>(), model_.heads,
-                             heads->get<size_t>()));
+                             path.string(), heads, model_.heads, heads));
+}
+
+ModelConfig Gpt2File::ShapeOf(const std::string& path) {
+  const SafetensorsFile file(FileOf(path));
+  const auto shape = [&](const std::string& name) {
+    const SafetensorsTensor* const tensor = TensorOf(file, name);
+    if (tensor == nullptr || tensor->shape.size() != 2 || tensor->shape[0] < 1 ||
+        tensor->shape[1] < 1)
+      throw BadInput(fmt::format("{} has no matrix {}", file.path().string(), name));
+    return tensor->shape;
+  };
+  ModelConfig model;
+  model.vocabulary = size_t(shape("wte.weight")[0]);
+  model.width = size_t(shape("wte.weight")[1]);
+  model.seq = size_t(shape("wpe.weight")[0]);
+  for (model.layers = 0; TensorOf(file, fmt::format("h.{}.ln_1.weight", model.layers)) != nullptr;)
+    model.layers++;
+  model.tied_head = file.Find("lm_head.weight") == nullptr;
+  fs::path config;
+  model.heads = HeadsBeside(file.path(), &config);
+  if (model.heads == 0 || model.width % model.heads != 0)
+    throw BadInput(
+        fmt::format("{}: how many heads the model has stands in n_head of {}, which says nothing "
+                    "that fits; put "
+                    "the model's config.json there",
+                    file.path().string(), config.string()));
+  return model;
 }
 
 std::vector<float> Gpt2File::Read(const ParamSpec& spec) const {

@@ -22,6 +22,9 @@ class Gpt2File {
   // Whether a path is such a file or folder, by the names of its tensors. Files of several parts are none.
   static bool IsOne(const std::string& path);
 
+  // The shape of such a model: by its tensors, and its heads by config.json, which must be there.
+  static ModelConfig ShapeOf(const std::string& path);
+
   Gpt2File(const std::string& path, const ModelConfig& model);
 
   std::vector<float> Read(const ParamSpec& spec) const;

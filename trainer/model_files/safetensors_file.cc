@@ -1,16 +1,11 @@
 #include "trainer/model_files/safetensors_file.h"
 
-#include <cerrno>
 #include <cstring>
 #include <optional>
 #include <utility>
 
-#include <fcntl.h>
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "trainer/failure.h"
 #include "trainer/model_files/whole_file.h"
@@ -71,40 +66,18 @@ size_t SafetensorsTensor::Count() const {
   return count;
 }
 
-SafetensorsFile::SafetensorsFile(std::filesystem::path path) : path_(std::move(path)) {
-  const int fd = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
-  struct stat status = {};
-  if (fd < 0 || fstat(fd, &status) != 0) {
-    const int error = errno;
-    if (fd >= 0) close(fd);
-    throw BadInput(fmt::format("{}: {}", path_.string(), std::strerror(error)));
-  }
-  const size_t bytes = size_t(status.st_size);
-  void* const mapped = S_ISREG(status.st_mode) && bytes > kLengthBytes
-                           ? mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, fd, 0)
-                           : MAP_FAILED;
-  close(fd);
-  if (mapped == MAP_FAILED)
-    throw BadInput(fmt::format("{} is no safetensors file", path_.string()));
-  bytes_ = {static_cast<const std::byte*>(mapped), bytes};
-  try {
-    ReadHeader(bytes);
-  } catch (...) {
-    munmap(mapped, bytes);
-    throw;
-  }
+SafetensorsFile::SafetensorsFile(std::filesystem::path path)
+    : path_(std::move(path)), file_(path_, "safetensors file", kLengthBytes) {
+  ReadHeader();
 }
 
-SafetensorsFile::~SafetensorsFile() {
-  munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
-}
-
-void SafetensorsFile::ReadHeader(size_t bytes) {
+void SafetensorsFile::ReadHeader() {
+  const size_t bytes = file_.bytes().size();
   uint64_t length = 0;
-  std::memcpy(&length, bytes_.data(), sizeof length);
+  std::memcpy(&length, file_.bytes().data(), sizeof length);
   if (length > kHeaderBytesMax || length > bytes - kLengthBytes)
     throw BadInput(fmt::format("{} is no safetensors file, or was cut off", path_.string()));
-  const char* const text = reinterpret_cast<const char*>(bytes_.data() + kLengthBytes);
+  const char* const text = reinterpret_cast<const char*>(file_.bytes().data() + kLengthBytes);
   const nlohmann::json header =
       nlohmann::json::parse(text, text + length, nullptr, /*allow_exceptions=*/false);
   if (!header.is_object())
@@ -138,8 +111,9 @@ std::vector<float> SafetensorsFile::Read(const SafetensorsTensor& tensor) const 
     throw BadInput(fmt::format("{}: a tensor's bytes are not those of its shape", path_.string()));
   std::vector<float> values(count);
   // The format promises no alignment.
-  std::vector<std::byte> aligned(bytes_.begin() + std::ptrdiff_t(tensor.begin),
-                                 bytes_.begin() + std::ptrdiff_t(tensor.end));
+  const std::span<const std::byte> bytes =
+      file_.bytes().subspan(tensor.begin, tensor.end - tensor.begin);
+  const std::vector<std::byte> aligned(bytes.begin(), bytes.end());
   GetOps<float>().widen({aligned.data(), TypeOf(tensor.type)}, values.data(), count);
   return values;
 }

@@ -14,9 +14,10 @@
 #include <filesystem>
 #include <functional>
 #include <map>
-#include <span>
 #include <string>
 #include <vector>
+
+#include "trainer/model_files/mapped_file.h"
 
 namespace weft::trainer {
 
@@ -31,9 +32,6 @@ struct SafetensorsTensor {
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(std::filesystem::path path);
-  ~SafetensorsFile();
-  SafetensorsFile(const SafetensorsFile&) = delete;
-  SafetensorsFile& operator=(const SafetensorsFile&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
 
@@ -44,10 +42,10 @@ class SafetensorsFile {
   std::vector<float> Read(const SafetensorsTensor& tensor) const;
 
  private:
-  void ReadHeader(size_t bytes);
+  void ReadHeader();
 
   const std::filesystem::path path_;
-  std::span<const std::byte> bytes_;  // mapped
+  const MappedFile file_;
   std::map<std::string, SafetensorsTensor> tensors_;
 };
 
