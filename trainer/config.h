@@ -11,6 +11,8 @@
 #include "trainer/activations.h"
 #include "trainer/batch.h"
 #include "trainer/data/tokenize.h"
+#include "trainer/inference/eval.h"
+#include "trainer/inference/sample.h"
 #include "trainer/matmul.h"
 #include "trainer/model_files/export.h"
 #include "trainer/model_units.h"
@@ -93,6 +95,8 @@ struct TrainConfig {
   size_t sample_bytes = 400;
   bool elastic = false;  // go on without ranks that are lost; with WEFT_SHARD_NO_SHARD only
   int threads = 1;       // OpenMP threads of this rank
+  // The model is used and not trained: there are no gradients, and no optimizer. No option.
+  bool weights_only = false;
 };
 
 // Whether the model is compared with an order-3 one (order3.h), whose counting takes time that grows with the text.
@@ -107,6 +111,8 @@ enum class Task {
   kDryRun,      // say what a run would take
   kTokenize,    // make files of tokens of text
   kExport,      // write a run's model for other programs
+  kEval,        // judge a model that was saved
+  kSample,      // continue a text with it
 };
 
 // A key of a configuration file, and what became of it.
@@ -123,6 +129,8 @@ struct ProgramConfig {
   Task task = Task::kTrain;
   TokenizeConfig tokenize;
   ExportConfig model_export;
+  EvalConfig eval;
+  SampleConfig sample;
   std::string config_file;
   std::vector<ConfigNote> notes;
   size_t planned_ranks = 1;              // of a run that is only planned

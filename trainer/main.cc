@@ -45,6 +45,17 @@ weft_result_t Join(weft_group_t* group) {
   return joined;
 }
 
+// The exit code.
+int RunTask(const ProgramConfig& config, weft_group_t group) {
+  if (config.task == Task::kEval) return RunEval(config.eval, group);
+  if (config.task == Task::kSample) return RunSample(config.sample, group);
+  return Run(config, group).ToTheEnd();
+}
+
+bool NeedsRanks(Task task) {
+  return task == Task::kTrain || task == Task::kEval || task == Task::kSample;
+}
+
 // Runs with a group made from the launcher's environment; returns the exit code.
 int RunInGroup(const ProgramConfig& config, const std::string& bad_options) {
   weft_group_t group = nullptr;
@@ -57,7 +68,7 @@ int RunInGroup(const ProgramConfig& config, const std::string& bad_options) {
   int code = 0;
   try {
     if (!bad_options.empty()) throw BadInput(bad_options);
-    code = Run(config, group).ToTheEnd();
+    code = RunTask(config, group);
   } catch (const BadInput& error) {
     EndAll(group, error);
     code = kExitBadInput;
@@ -124,7 +135,7 @@ int Main(int argc, char** argv) {
   try {
     if (!ParseOptions(argc, argv, config, help)) return PrintText(help);
     if (config.task == Task::kTokenize || config.task == Task::kExport) return WriteFiles(config);
-    if (config.task != Task::kTrain) {
+    if (!NeedsRanks(config.task)) {
       const int printed = PrintText(TextOf(config));
       const int stop_code = StopCode(PendingRequests());
       return stop_code != 0 ? stop_code : printed;
@@ -132,7 +143,7 @@ int Main(int argc, char** argv) {
   } catch (const BadInput& error) {
     bad_options = error.what();
   }
-  if (!bad_options.empty() && config.task != Task::kTrain) {
+  if (!bad_options.empty() && !NeedsRanks(config.task)) {
     Complain(bad_options);
     return kExitBadInput;
   }

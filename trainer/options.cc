@@ -2,6 +2,7 @@
 
 #include <climits>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <CLI/App.hpp>
@@ -58,11 +59,16 @@ void CheckPairs(const ProgramConfig& config) {
 // The first word, if it is no option.
 Task TaskOf(int argc, char** argv) {
   if (argc < 2 || argv[1][0] == '-') return Task::kTrain;
-  if (std::string_view(argv[1]) == "config") return Task::kConfig;
-  if (std::string_view(argv[1]) == "tokenize") return Task::kTokenize;
-  if (std::string_view(argv[1]) == "export") return Task::kExport;
+  constexpr std::pair<std::string_view, Task> kTasks[] = {{"config", Task::kConfig},
+                                                          {"tokenize", Task::kTokenize},
+                                                          {"export", Task::kExport},
+                                                          {"eval", Task::kEval},
+                                                          {"sample", Task::kSample}};
+  for (const auto& [word, task] : kTasks) {
+    if (argv[1] == word) return task;
+  }
   throw BadInput(std::string(argv[1]) +
-                 " is unknown; use config, tokenize, export, or options alone");
+                 " is unknown; use config, tokenize, export, eval, sample, or options alone");
 }
 
 // Options that are about this call, and no matter of a run.
@@ -108,7 +114,8 @@ std::string ParseAll(int argc, char** argv, ProgramConfig& config, bool& dry, bo
   CLI::App first{
       "Trains a small GPT on bytes of text over the ranks of the launcher. weft_train config "
       "prints the configuration that the same options would train with; weft_train tokenize "
-      "makes files of tokens of text.",
+      "makes files of tokens of text; weft_train eval judges, sample tries and export writes for "
+      "other programs a model that was saved.",
       "weft_train"};
   AddOptions(first, seen);
   AddCallOptions(first, seen, dry, keys);
@@ -162,6 +169,14 @@ bool ParseOptions(int argc, char** argv, ProgramConfig& config, std::string& hel
   }
   if (config.task == Task::kExport) {
     help = ParseExportOptions(argc, argv, config.model_export);
+    return help.empty();
+  }
+  if (config.task == Task::kEval) {
+    help = ParseEvalOptions(argc, argv, config.eval);
+    return help.empty();
+  }
+  if (config.task == Task::kSample) {
+    help = ParseSampleOptions(argc, argv, config.sample);
     return help.empty();
   }
   bool dry = false, keys = false;

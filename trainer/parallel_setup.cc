@@ -85,6 +85,7 @@ void DataParallel::CreateContext(const TrainConfig& config) {
   offload.params = config.offload_params ? 1 : 0;
   if (!config.offload.empty()) shard.offload = &offload;
   Check(weft_shard_context_create(mesh_, &shard, &context_), "making the shard context");
+  if (config.weights_only) return;
   weft_optimizer_config_t optimizer = OptimizerOf(config);
   const bool muon = config.optimizer == WEFT_OPTIMIZER_MUON;
   if (muon) {
@@ -113,7 +114,7 @@ void DataParallel::Declare(const UnitSpec& spec, const TrainConfig& config) {
   policy.struct_size = sizeof policy;
   policy.preset = config.strategy;
   policy.wire = config.reduce_type;
-  policy.float32_gradients = BytesOf(param_type_) < sizeof(float) ? 1 : 0;
+  policy.float32_gradients = !config.weights_only && BytesOf(param_type_) < sizeof(float) ? 1 : 0;
   // Muon wants whole matrices.
   if (muon_group_ > 0) policy.cut = WEFT_SHARD_CUT_TENSOR;
   Unit& unit = units_.emplace_back();
@@ -126,7 +127,8 @@ void DataParallel::Declare(const UnitSpec& spec, const TrainConfig& config) {
         .shape = param.shape.data(),
         .ndim = int(param.shape.size()),
         .dtype = DtypeOf(param_type_),
-        .flags = param.decay ? 0 : WEFT_SHARD_PARAM_NO_DECAY};
+        .flags = (param.decay ? 0 : WEFT_SHARD_PARAM_NO_DECAY) |
+                 (config.weights_only ? WEFT_SHARD_PARAM_FROZEN : 0)};
     weft_shard_param_t handle = nullptr;
     Check(weft_shard_unit_add_param(unit.handle, &declared, &handle), "declaring a parameter");
     // The token table, which ends forward too, stays AdamW's, as in the paper.
