@@ -97,6 +97,8 @@ struct TrainConfig {
   int threads = 1;       // OpenMP threads of this rank
   // The model is used and not trained: there are no gradients, and no optimizer. No option.
   bool weights_only = false;
+  // Steps whose events are written as a trace, from 1; 0: none.
+  size_t trace_first = 0, trace_last = 0;
 };
 
 // Whether the model is compared with an order-3 one (order3.h), whose counting takes time that grows with the text.

@@ -1,11 +1,13 @@
 #include "trainer/option_words.h"
 
+#include <charconv>
 #include <iterator>
 
 #include <fmt/core.h>
 
 #include "base/quantity.h"
 #include "trainer/failure.h"
+#include "trainer/step_trace.h"
 
 namespace weft::trainer {
 
@@ -51,6 +53,33 @@ void SetOrder3(ProgramConfig& config, const std::string& text) {
     return;
   }
   throw BadInput("--order3 " + text + " is unknown; use auto, on or off");
+}
+
+void SetTrace(TrainConfig& train, const std::string& text) {
+  train.trace_first = train.trace_last = 0;
+  if (text == "none") return;
+  const char* const end = text.data() + text.size();
+  size_t first = 0;
+  const auto [after, error] = std::from_chars(text.data(), end, first);
+  size_t last = first;
+  bool good = error == std::errc();
+  if (good && after != end) {
+    const auto [rest, second_error] = std::from_chars(after + 1, end, last);
+    good = *after == '-' && second_error == std::errc() && rest == end;
+  }
+  if (!good || first < 1 || last < first || last - first >= StepTrace::kStepsMax) {
+    throw BadInput(
+        fmt::format("--trace {} is no range of steps; use FIRST-LAST from 1 on, {} steps "
+                    "at most, or none",
+                    text, StepTrace::kStepsMax));
+  }
+  train.trace_first = first;
+  train.trace_last = last;
+}
+
+std::string TraceText(const TrainConfig& train) {
+  if (train.trace_last == 0) return "none";
+  return fmt::format("{}-{}", train.trace_first, train.trace_last);
 }
 
 size_t ParseBytes(const char* option, const std::string& text) {

@@ -28,6 +28,10 @@ Recompute ParseRecompute(const std::string& text);
 inline constexpr const char* kOrder3Names[] = {"auto", "on", "off"};  // by Order3Choice
 void SetOrder3(ProgramConfig& config, const std::string& text);
 
+// --trace: "10-12", "10" or "none".
+void SetTrace(TrainConfig& train, const std::string& text);
+std::string TraceText(const TrainConfig& train);
+
 // "40000", "40MB" (10^6), "1.5MiB" (2^20).
 size_t ParseBytes(const char* option, const std::string& text);
 

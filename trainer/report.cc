@@ -86,6 +86,10 @@ void Report::Say(const std::string& line) {
   Print(progress_.Finish() + line + "\n");
 }
 
+void Report::WriteTrace(const std::string& text) {
+  if (WriteFile("trace.json", text)) Say(fmt::format("wrote  {}/trace.json", directory_));
+}
+
 void Report::CheckWritten() const {
   if (!unwritten_.empty()) throw NotWritten(unwritten_.front());
 }

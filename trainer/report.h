@@ -70,6 +70,8 @@ class Report {
   // After a step that metrics.jsonl has no line of, because whoever wrote it died on the way: writes that line. Returns what else is
   // missing, as a line, or "".
   std::string FillUpTo(const StepRecord& last);
+  // Writes trace.json, and says so.
+  void WriteTrace(const std::string& text);
   // One line in between, not into the line that is redrawn.
   void Say(const std::string& line);
   // Writes `more` beside the files that a run always leaves.

@@ -10,6 +10,7 @@
 #include <fmt/core.h>
 
 #include "trainer/agreement.h"
+#include "trainer/chrome_trace.h"
 #include "trainer/stop_signals.h"
 #include "trainer/verdict.h"
 
@@ -137,11 +138,20 @@ void Run::EndStep(StepRecord record) {
   std::vector<RankFigures> ranks;
   if (FiguresAreDue(record.step, config_.train.steps))
     ranks = ExchangeFigures(members_.group(), figures_);
+  WriteTraceIfDue(record.step);
   if (record.step <= facts_.reported) return;  // this rank had come so far before another was lost
   if (std::isfinite(record.loss)) facts_.curve.train.push_back({double(record.step), record.loss});
   if (val_loss) facts_.curve.validation.push_back({double(record.step), *val_loss});
   if (report_) report_->Add(record, val_loss, ranks);
   facts_.reported = record.step;
+}
+
+void Run::WriteTraceIfDue(size_t step) {
+  const TrainConfig& t = config_.train;
+  if (t.trace_last == 0 || step != std::min(t.trace_last, t.steps)) return;
+  const std::vector<RankTrace> ranks = GatherTraces(members_.group(), trainer_->trace());
+  const bool any = std::ranges::any_of(ranks, [](const RankTrace& r) { return !r.events.empty(); });
+  if (report_ && any) report_->WriteTrace(ChromeTraceOf(ranks, ModelUnits(t.model)));
 }
 
 // As rank 0 knows it: a rank that has joined, or gone on from a checkpoint, has not seen all validations.

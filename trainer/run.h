@@ -68,6 +68,8 @@ class Run {
   void Train();
   // The validation that is due after that step, if any.
   std::optional<double> Validate(size_t step);
+  // Once the steps of --trace are done. Collective.
+  void WriteTraceIfDue(size_t step);
   // What it takes is added to the record's phases.
   void SaveIfDue(StepRecord& record);
   void Save(Checkpoints& checkpoints, StepRecord& record);

@@ -47,6 +47,11 @@ void ListRunning(Sink& sink, ProgramConfig& config) {
   sink.Flag({"tensorboard", Scope::kFree,
              "a file of events for TensorBoard, in the run's folder: loss, rates, phases of steps"},
             config.tensorboard);
+  sink.Choice({"trace", kStart,
+               "steps FIRST-LAST whose events of all ranks are written to trace.json, for "
+               "chrome://tracing and Perfetto; none"},
+              TraceText(train), "none",
+              [&train](const std::string& text) { SetTrace(train, text); });
   sink.Text({"config", Scope::kFree,
              "a file of these options, or of DeepSpeed's or Accelerate's keys, as JSON or YAML; "
              "--KEY VALUE with a dotted key overrides it, and so do these options"},

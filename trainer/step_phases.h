@@ -17,6 +17,7 @@
 #include <array>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 
 namespace weft::trainer {
 
@@ -69,10 +70,18 @@ class PhaseSeconds {
   std::array<double, kPhases> seconds_ = {};
 };
 
+// Is told of each part of a step when it ends; times are of the machine's steady clock.
+class PhaseListener {
+ public:
+  virtual ~PhaseListener() = default;
+  virtual void Took(Phase phase, int64_t begin_ns, int64_t end_ns) = 0;
+};
+
 class StepPhases {
  public:
-  // Forgets the step before.
-  void Begin() {
+  // Forgets the step before. `listener` may be NULL, and is borrowed until the next Begin.
+  void Begin(PhaseListener* listener = nullptr) {
+    listener_ = listener;
     seconds_ = {};
     mark_ = Clock::now();
   }
@@ -80,6 +89,7 @@ class StepPhases {
   void End(Phase phase) {
     const Clock::time_point now = Clock::now();
     seconds_[phase] += std::chrono::duration<double>(now - mark_).count();
+    if (listener_ != nullptr) listener_->Took(phase, SinceEpoch(mark_), SinceEpoch(now));
     mark_ = now;
   }
 
@@ -95,6 +105,11 @@ class StepPhases {
  private:
   using Clock = std::chrono::steady_clock;
 
+  static int64_t SinceEpoch(Clock::time_point time) {
+    return std::chrono::nanoseconds(time.time_since_epoch()).count();
+  }
+
+  PhaseListener* listener_ = nullptr;
   PhaseSeconds seconds_;
   Clock::time_point mark_;
 };

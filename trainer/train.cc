@@ -50,7 +50,11 @@ Trainer::Trainer(const TrainConfig& config, const TrainingText& text, weft_group
       matmul_(MakeMatmul<float>(config.precision)),
       micro_batch_(LargestMicroBatch(config, parallel_.size())),
       sampler_(text.train.size(), config.model.seq, config.global_batch, config.seed),
-      model_(config.model, micro_batch_, *matmul_, parallel_),
+      trace_(config.trace_last == 0
+                 ? nullptr
+                 : std::make_unique<StepTrace>(parallel_, config.trace_first, config.trace_last)),
+      model_(config.model, micro_batch_, *matmul_,
+             trace_ ? static_cast<UnitHooks<float>&>(*trace_) : parallel_),
       evaluation_(config.model, micro_batch_, parallel_, model_),
       activations_(std::in_place, config.model, micro_batch_, config.recompute,
                    model_.input_type()),
@@ -235,7 +239,8 @@ void Trainer::Update(StepRecord& record) {
 
 StepRecord Trainer::TryStep(size_t index) {
   const auto start = Clock::now();
-  phases_.Begin();
+  if (trace_) trace_->BeginStep(index + 1);
+  phases_.Begin(trace_.get());
   parallel_.BeginStep();
   phases_.End(Phase::kBackward);  // it clears the gradients
   StepRecord& record = record_;
@@ -262,6 +267,7 @@ StepRecord Trainer::TryStep(size_t index) {
   if (config_.elastic) updates_ = parallel_.update_count();
   parallel_.EndStep();
   phases_.End(Phase::kOptimizer);
+  if (trace_) trace_->EndStep(parallel_.step_result());
   record.phases = phases_.seconds();
   record.seconds = SecondsSince(start);
   record.update_s = record.seconds - before_update;

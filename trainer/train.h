@@ -29,6 +29,7 @@
 #include "trainer/parallel.h"
 #include "trainer/sampler.h"
 #include "trainer/step_phases.h"
+#include "trainer/step_trace.h"
 #include "trainer/train_state.h"
 #include "trainer/training_text.h"
 #include "trainer/window_batch.h"
@@ -70,6 +71,11 @@ class Trainer {
 
   const DataParallel& parallel() const { return parallel_; }
 
+  // What this rank did when in the steps of config.trace_first to trace_last.
+  std::vector<TraceEvent> trace() const {
+    return trace_ ? trace_->events() : std::vector<TraceEvent>();
+  }
+
   // The whole parameters, in the order of ModelUnits.
   std::vector<std::vector<float>> ReadParams();
 
@@ -101,6 +107,7 @@ class Trainer {
   std::unique_ptr<Matmul<float>> matmul_;
   const size_t micro_batch_;  // sequences of the largest micro-batch of any rank
   WindowSampler sampler_;
+  std::unique_ptr<StepTrace> trace_;  // of a run that traces
   Model<float> model_;
   Evaluation evaluation_;
   std::optional<Activations<float>> activations_;  // not while a sample is made

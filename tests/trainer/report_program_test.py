@@ -197,6 +197,24 @@ class ReportProgramTest(unittest.TestCase):
                 self.assertAlmostEqual(value, scalars[tag][step], delta=1e-5)
         self.assertLessEqual({f"phases/{phase}" for phase in _PHASES}, set(scalars))
 
+    def test_a_trace_has_the_chosen_steps_of_all_ranks(self):
+        printed = self.train("a", "--steps", "8", "--trace", "3-5", "--strategy", "zero2")
+        self.assertRegex(printed, r"(?m)^\[0\] wrote  runs/a/trace.json$")
+        events = json.loads((self.root / "runs" / "a" / "trace.json").read_text())["traceEvents"]
+        for rank in (0, 1):
+            timed = [event for event in events if event["pid"] == rank and event["ph"] == "X"]
+            self.assertEqual({3, 4, 5}, {event["args"]["step"] for event in timed})
+            self.assertEqual(["step 3", "step 4", "step 5"], [event["name"] for event in timed if event["tid"] == 0])
+            self.assertEqual({0, 1, 2, 3}, {event["tid"] for event in timed})
+        # The ranks have one clock: step 4 begins on each before it ends on the other.
+        steps = {event["pid"]: event for event in events if event["name"] == "step 4"}
+        for rank in (0, 1):
+            self.assertLess(steps[rank]["ts"], steps[1 - rank]["ts"] + steps[1 - rank]["dur"])
+        # One that ends with the run, though it was to go on.
+        self.train("b", "--steps", "4", "--trace", "3-9", ranks=1)
+        self.assertTrue((self.root / "runs" / "b" / "trace.json").exists())
+        self.assertIn("--trace 5-3 is no range of steps", self.train("c", "--trace", "5-3", ranks=1, code=2))
+
     def test_a_report_that_is_not_wanted_is_not_made(self):
         printed = self.train("a", "--steps", "3", "--report", "off", ranks=1)
         self.assertNotIn("report", printed)
