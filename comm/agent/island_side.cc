@@ -21,7 +21,6 @@ constexpr int64_t kLookMaxNs = 1'000'000'000;
 // Between two looks of a process that leaves at those that stay.
 constexpr int64_t kLeavingNs = 2'000'000;
 constexpr int kLeavesPerLimit = 6;
-constexpr int64_t kLeaveMaxNs = 2'000'000'000;
 
 }  // namespace
 
@@ -34,7 +33,7 @@ IslandSide::IslandSide(const Seams& seams, const IslandAgentSettings& settings,
       place_(static_cast<size_t>(process)),
       look_ns_(std::min(BoundedIslandLimit(settings.limit_ns) / kLooksPerLimit, kLookMaxNs)),
       stalled_ns_(std::min(BoundedIslandLimit(settings.limit_ns) / kStalledPerLimit, kLookMaxNs)),
-      limit_ns_(BoundedIslandLimit(settings.limit_ns)),
+      leave_ns_(std::min(BoundedIslandLimit(settings.limit_ns), kLeaveMaxNs)),
       agent_(seams, settings, map, memory, island, process) {}
 
 IslandSide::~IslandSide() = default;
@@ -59,12 +58,6 @@ void IslandSide::Leave() {
   leaving_ = true;
   left_ns_ = awaited_ns_ = seams_.clock->NowNs();
   memory_->SetPresence(static_cast<int>(place_), IslandPresence::kLeaving);
-}
-
-bool IslandSide::MayGiveUp() const {
-  const int64_t now_ns = seams_.clock->NowNs();
-  const int64_t brief_ns = std::min(limit_ns_ / kLeavesPerLimit, kLeaveMaxNs);
-  return leaving_ && (now_ns >= awaited_ns_ + brief_ns || now_ns >= left_ns_ + limit_ns_);
 }
 
 // One that speaks, or will, comes before this one: it may leave as well, but lives, and has not gone.
@@ -96,7 +89,6 @@ bool IslandSide::IsSaid() const {
 
 // Who speaks stays until the next one has taken over, or until all have left and that is told: or the others would miss the island.
 void IslandSide::StepLeaving(int64_t now_ns) {
-  if (agent_.AwaitsNeighbour()) awaited_ns_ = now_ns;
   if (!agent_.speaking() && !IsSaid() && !IsSpokenFor(now_ns)) {
     Choose(now_ns);  // what it must tell beside, it is told now
     agent_.Step();
@@ -143,7 +135,14 @@ void IslandSide::Step() {
   const bool look = now_ns >= next_look_ns_;
   if (look) next_look_ns_ = now_ns + look_ns_;
   if (gone_) return;
-  if (leaving_) return StepLeaving(now_ns);
+  if (leaving_) {
+    StepLeaving(now_ns);
+    // In a step, which has taken what had come: a process that had no CPU for a while gives nothing up before it has looked.
+    if (agent_.AwaitsNeighbour()) awaited_ns_ = now_ns;
+    may_give_up_ =
+        now_ns >= std::min(awaited_ns_ + leave_ns_ / kLeavesPerLimit, left_ns_ + leave_ns_);
+    return;
+  }
   if (look || !agent_.speaking()) Choose(now_ns);
   agent_.Step();
 }

@@ -10,7 +10,7 @@
 //     while (std::optional<IslandEvent> event = side.agent().NextEvent()) ...
 //   }
 //   side.Leave();                                      // this process takes no part any more: steps until
-//   if (side.gone() || side.MayGiveUp()) ...
+//   if (side.gone() || side.may_give_up()) ...
 //
 // That is what comm/agent/agent.h does with it, by way of a Watched.
 //
@@ -36,6 +36,8 @@ namespace weft {
 
 class IslandSide {
  public:
+  static constexpr int64_t kLeaveMaxNs = 12'000'000'000;
+
   // As IslandAgent's.
   IslandSide(const Seams& seams, const IslandAgentSettings& settings, const IslandMap& map,
              IslandMemory* memory, int island, int process);
@@ -54,8 +56,8 @@ class IslandSide {
 
   // It has left, and need not try any longer to tell the others. They may be stopped, or have left as well, a moment before they were connected
   // with it: then nobody answers. After a sixth of the limit, at most 2 s; or so long after it was connected with the last of those neighbours that
-  // it never was before, as early in a job whose processes hardly get a CPU, but a limit after it has left.
-  bool MayGiveUp() const;
+  // it never was before, as early in a job whose processes hardly get a CPU, but a limit after it has left, at most kLeaveMaxNs.
+  bool may_give_up() const { return may_give_up_; }
 
   IslandAgent& agent() { return agent_; }
 
@@ -92,7 +94,7 @@ class IslandSide {
   const size_t place_;  // of this process
   const int64_t look_ns_;
   const int64_t stalled_ns_;
-  const int64_t limit_ns_;
+  const int64_t leave_ns_;
   IslandAgent agent_;
   std::vector<Fellow> fellows_;  // as in the map
   int64_t next_look_ns_ = 0;
@@ -100,7 +102,8 @@ class IslandSide {
   bool leaving_ = false;
   int64_t left_ns_ = 0;
   int64_t awaited_ns_ =
-      0;  // a neighbour that was never connected with, or nobody since it has left
+      0;  // when it last lacked a neighbour that it never met; at first, when it left
+  bool may_give_up_ = false;
   bool gone_ = false;
 };
 

@@ -120,9 +120,9 @@ void SpanWatch::Leave() {
     MutexLock lock(mutex_);
     side_.Leave();
   }
-  LookUntil(limit_ns_, [this] {
+  LookUntil(std::min(limit_ns_, IslandSide::kLeaveMaxNs), [this] {
     MutexLock lock(mutex_);
-    return side_.gone() || side_.MayGiveUp();
+    return side_.gone() || side_.may_give_up();
   });
   {
     MutexLock lock(mutex_);

@@ -106,7 +106,7 @@ class SpanWatch : public Watched, public AfarRanks {
 
   // This process takes no part in the job any more; the others do not wait for it. How groups have ended that it has let go is settled
   // before that, which takes some 50 ms, a limit at most. Returns when another process of the island speaks, or the other islands know: after milliseconds if all of the island leave, else when
-  // the next one has seen it, a fifteenth of the limit; at most when the side gives up (IslandSide::MayGiveUp). Nothing is looked at from here on.
+  // the next one has seen it, a fifteenth of the limit; at most when the side gives up (IslandSide::may_give_up). Nothing is looked at from here on.
   void Leave();
 
   // Watched. It has no ranks that are waited for: the inner groups do.

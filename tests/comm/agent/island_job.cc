@@ -97,7 +97,8 @@ class IslandJob::LocalSide {
 
   bool GivesUp() {
     const int64_t patience_ns = job_->shape_.leave_patience_ns;
-    return patience_ns > 0 ? job_->world().now_ns() >= left_ns_ + patience_ns : side().MayGiveUp();
+    return patience_ns > 0 ? job_->world().now_ns() >= left_ns_ + patience_ns
+                           : side().may_give_up();
   }
 
   void Tell() {
