@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/status.h"
+#include "base/text.h"
 #include "base/wait.h"
 #include "collective_case.h"
 #include "comm/node/heap.h"
@@ -359,6 +360,27 @@ TEST(WhatWaitsForADeadRank, HasEnded) {
   });
 }
 
+// How many rounds the ranks that stay have begun.
+struct RoundsBegun {
+  void Note(int round) {
+    int known = last.load();
+    while (known < round && !last.compare_exchange_weak(known, round)) {
+    }
+    NotifyAll(woken);
+  }
+
+  // False if that has not come about when the test has to end.
+  bool Await(int round) {
+    Deadline deadline{static_cast<int64_t>(kLimitS * 1e9)};
+    return WaitUntil(
+               woken, WaitPolicy{.spins = 0, .yields = 0}, deadline,
+               [&] { return last.load() >= round; }, [] { return false; }) == WaitResult::kReady;
+  }
+
+  EventCount woken;
+  std::atomic<int> last{-1};
+};
+
 // Two ranks live through many groups of three whose third is killed, and hold no more at the end than at the beginning.
 TEST(Rounds, OfKillingAndGoingOnLeaveNothingBehind) {
 #ifdef WEFT_SANITIZE
@@ -366,7 +388,9 @@ TEST(Rounds, OfKillingAndGoingOnLeaveNothingBehind) {
 #else
   constexpr int kRounds = 60;
 #endif
+  constexpr int kAhead = 5;
   const TemporaryDirectory directory;
+  const SharedValue<RoundsBegun> begun;
   const auto ends = RunForkedRanks(2 + kRounds, kLimitS, [&](int process) -> std::string {
     DirectoryStore store(directory.path());
     const auto make = [&](int round, int rank) {
@@ -376,6 +400,8 @@ TEST(Rounds, OfKillingAndGoingOnLeaveNothingBehind) {
     };
     if (process >= 2) {
       const int round = process - 2;
+      // Soon enough to be there first, but not much sooner: on a busy machine all rounds take longer than making a group may.
+      if (!begun->Await(round - kAhead)) return StrCat("round ", round - kAhead, " did not begin");
       // Any place: it leads every third time.
       auto group = make(round, round % 3);
       if (!group.ok()) return Text(group.status());
@@ -384,6 +410,7 @@ TEST(Rounds, OfKillingAndGoingOnLeaveNothingBehind) {
     const Holdings before = Holdings::Now();
     for (int round = 0; round < kRounds; ++round) {
       const int victim = round % 3;
+      begun->Note(round);
       auto made = make(round, process < victim ? process : process + 1);
       if (!made.ok()) return Text(made.status());
       std::shared_ptr<ProcessGroup> group = *std::move(made);
