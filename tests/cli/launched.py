@@ -15,6 +15,11 @@ DEADLINE_S = 60  # for anything that should happen at once; generous, because ma
 
 program = None  # the binary under test, from the command line
 
+# A shell has what it runs in the background ignore these, and a launched program would do so as well.
+for _number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+    if signal.getsignal(_number) == signal.SIG_IGN:
+        signal.signal(_number, signal.default_int_handler if _number == signal.SIGINT else signal.SIG_DFL)
+
 
 def main():
     global program
