@@ -24,6 +24,8 @@ LOCAL_DEADLINE_S = 30
 import launched  # noqa: E402
 
 packages = None  # what ./dev setup installs for tests
+# weft says so, and it is true, where the machine is busy and a rank still imports its packages.
+_WAITS = re.compile(r"weft: warning: .* has waited \d+ s for ")
 _START = """\
 import os, sys, time
 import weft
@@ -53,9 +55,9 @@ class RanksTest(launched.LaunchedTest):
         return self.launch("-n", count, *options, sys.executable, "-B", self.program(code, start), environment=environment())
 
     def run_ranks(self, count, code, *options, start=_START):
-        """What they write to stdout, with the rank's prefix; fails unless all end well and nothing is written to stderr."""
+        """What they write to stdout, with the rank's prefix; fails unless all end well and nothing is written to stderr, but for _WAITS."""
         code, out, err = self.launch_ranks(count, code, *options, start=start).finish()
-        self.assertEqual((0, []), (code, err), "\n".join(out))
+        self.assertEqual((0, []), (code, [line for line in err if not _WAITS.search(line)]), "\n".join(out))
         return sorted(out)
 
 
