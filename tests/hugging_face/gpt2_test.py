@@ -1,4 +1,5 @@
-"""A GPT-2 that transformers has made trains in weft_train and goes back: both have the same loss of it, before and after."""
+"""A GPT-2 that transformers has made trains in weft_train and goes back: both have the same loss of it, before and after, and the same greedy
+text."""
 import json
 import os
 import pathlib
@@ -70,6 +71,55 @@ class Gpt2Test(unittest.TestCase):
                 self.assertFalse(info["missing_keys"] or info["unexpected_keys"] or info["mismatched_keys"], info)
                 self.assertAlmostEqual(trained, self.loss_of(back), delta=2e-5)
 
+    def bytes_of(self, ids):
+        """Of the text that tokens of the tokenizer are, up to one that has none."""
+        shown = [*range(33, 127), *range(161, 173), *range(174, 256)]
+        byte_of = {chr(byte): byte for byte in shown} | {chr(256 + i): byte for i, byte in enumerate(sorted(set(range(256)) - set(shown)))}
+        vocabulary = json.loads((self.root / "t" / "tokenizer.json").read_text())["model"]["vocab"]
+        token_of = {number: token for token, number in vocabulary.items() if token != "<|endoftext|>"}
+        text = b""
+        for number in ids:
+            if number not in token_of:
+                break
+            text += bytes(byte_of[char] for char in token_of[number])
+        return text
+
+    def greedy(self, model, prompt):
+        """The prompt and what transformers' greedy text is, up to the end of the model's context."""
+        ids = tokenizers.Tokenizer.from_file(str(self.root / "t" / "tokenizer.json")).encode(prompt).ids
+        with torch.no_grad():
+            made = model.eval().generate(torch.tensor([ids]), max_new_tokens=_SEQ - len(ids), do_sample=False, pad_token_id=0)
+        return self.bytes_of(made[0].tolist())
+
+    def sample(self, *words):
+        done = subprocess.run([weft_train, "sample", "--temperature", "0", "--tokens", str(_SEQ), *words], cwd=self.root, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, timeout=_DEADLINE_S, check=False)
+        self.assertEqual(0, done.returncode, done.stderr)
+        return done.stdout
+
+    def test_samples_are_the_greedy_text_of_transformers_and_eval_has_its_loss(self):
+        letters = torch.randint(97, 123, (4000,)).tolist()
+        (self.root / "text").write_text("".join(chr(letter) if i % 5 else " " for i, letter in enumerate(letters)))
+        self.run_it("tokenize", "--tokenizer", f"bpe:{_VOCABULARY}", "--out", "t/t", "text")
+        tokenizer = (self.root / "t" / "tokenizer.json").read_bytes()
+        prompt = "abc dxe"
+        for name, model in (("tied", self.made()), ("own", self.made(tie_word_embeddings=False))):
+            with self.subTest(name):
+                model.save_pretrained(self.root / name)
+                (self.root / name / "tokenizer.json").write_bytes(tokenizer)
+                judged = json.loads(self.run_it("eval", "--from", name, "--data", "*.bin", "--dtype", "fp32", "--json"))
+                self.assertAlmostEqual(self.loss_of(model), judged["loss"], delta=2e-5)
+                expected = self.greedy(model, prompt)
+                self.assertGreater(len(expected), len(prompt) + 5)
+                self.assertEqual(expected, self.sample("--from", name, "--prompt", prompt)[:len(expected)])
+                # And of what the run has made of it, which goes back.
+                self.train(f"{name}-run", "--init", name, "--head", name, "--lr", "1e-3", "--steps", "20")
+                self.run_it("export", "--from", f"runs/{name}-run", "--out", f"{name}-out")
+                back = transformers.GPT2LMHeadModel.from_pretrained(self.root / f"{name}-out")
+                sampled = self.sample("--from", f"runs/{name}-run", "--tokenizer", "t/tokenizer.json", "--prompt", prompt)
+                expected = self.greedy(back, prompt)
+                self.assertEqual(expected, sampled[:len(expected)])
+
     def test_a_model_of_another_shape_is_refused_with_one_sentence(self):
         self.made().save_pretrained(self.root / "model")
         base = ("--data", "*.bin", "--init", "model", "--steps", "1", "--batch", "4", "--dtype", "fp32")
@@ -88,6 +138,7 @@ if __name__ == "__main__":
     if not all((folder / "requirements.txt").exists() for folder in (packages, packages.parent / "torch")):
         print("SKIPPED: ./dev test hugging-face could not install what tests/hugging_face lists", file=sys.stderr)
         sys.exit(_SKIPPED)
+    import tokenizers
     import torch
     import transformers
     print(f"transformers {transformers.__version__}, torch {torch.__version__}")
