@@ -1,5 +1,7 @@
 #include "trainer/ops.h"
 
+#include <initializer_list>
+
 namespace weft::trainer {
 
 bool IsaSupported(Isa isa) {

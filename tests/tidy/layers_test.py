@@ -45,6 +45,7 @@ _ROOMS = {
         "step": ("layout",),
         "optimizer": ("layout", "checks"),
         "offload": ("layout", "optimizer"),
+        "pipeline": (),
         "plan": ("layout", "step", "optimizer", "offload"),
         "context": ("layout", "checks", "step", "optimizer", "offload", "plan"),
         "checkpoint": ("layout", "checks", "step", "optimizer", "offload", "plan", "context"),
