@@ -104,6 +104,36 @@ void AddPlan(CLI::App& app, CommandLine* line) {
   command->callback([=] { line->output = PrintPlan(*plan, bool(*json)); });
 }
 
+void AddPipeline(CLI::App& app, CommandLine* line) {
+  CLI::App* command = app.add_subcommand(
+      "pipeline", "in which order stages of a pipeline work, what a step takes, where ranks idle");
+  PipelineArguments* const pipeline = &line->pipeline;
+  command
+      ->add_option("SCHEDULE", pipeline->kind,
+                   "naive, gpipe, 1f1b, interleaved, zb-h1, or a file that --json wrote")
+      ->required();
+  command->add_option("--ranks", pipeline->ranks, "of the pipeline")->capture_default_str();
+  command->add_option("--microbatches", pipeline->microbatches, "of a step")->capture_default_str();
+  command->add_option("--chunks", pipeline->chunks, "of each rank, of interleaved")
+      ->capture_default_str();
+  command->add_option("--forward", pipeline->forward, "what it takes a stage, in any unit")
+      ->capture_default_str();
+  command->add_option("--backward-input", pipeline->backward_input, "the same")
+      ->capture_default_str();
+  command->add_option("--backward-weight", pipeline->backward_weight, "the same")
+      ->capture_default_str();
+  command->add_option("--message", pipeline->message, "from one rank to another")
+      ->capture_default_str();
+  auto* json = command->add_flag("--json")->description("the schedule, for programs");
+  auto* svg = command->add_flag("--svg")->description("a picture")->excludes(json);
+  command->add_option("--rank", pipeline->rank, "whose actions are listed")->excludes(json, svg);
+  command->callback([=] {
+    line->output = PrintPipeline(*pipeline, *json  ? PipelineForm::kJson
+                                            : *svg ? PipelineForm::kSvg
+                                                   : PipelineForm::kText);
+  });
+}
+
 void AddSchedule(CLI::App& app, CommandLine* line) {
   CLI::App* command = app.add_subcommand("schedule", "who sends what to whom in a collective");
   command->require_subcommand(1);
@@ -221,6 +251,7 @@ void AddCommands(CLI::App& app, CommandLine* line) {
   AddDump(app, line);
   AddExplain(app, line);
   AddTune(app, line);
+  AddPipeline(app, line);
   AddPlan(app, line);
   AddSchedule(app, line);
   AddTopology(app, line);

@@ -30,6 +30,8 @@ struct CommandOutput {
 
 enum class OptionsFormat { kText, kMarkdown, kJson };
 
+enum class PipelineForm { kText, kJson, kSvg };
+
 enum class TopologyForm { kText, kJson, kSvg };
 
 // The command line of explain.
@@ -77,6 +79,17 @@ struct ScheduleArguments {
   int participant = -1;     // -1: all
 };
 
+// The command line of pipeline.
+struct PipelineArguments {
+  std::string kind;  // "1f1b", ..., or a file's name
+  int ranks = 4;
+  int microbatches = 8;
+  int chunks = 1;
+  // What things take, in any unit.
+  double forward = 1, backward_input = 1, backward_weight = 1, message = 0;
+  int rank = -1;  // whose actions are listed; -1: nobody's
+};
+
 // The command line of topology show, dump and svg.
 struct TopologyArguments {
   std::string
@@ -117,6 +130,7 @@ struct CommandLine {
   ExportArguments exported;
   ImportArguments imported;
   PruneArguments pruned;
+  PipelineArguments pipeline;
   CommandOutput output;
 };
 
@@ -151,6 +165,10 @@ CommandOutput VerifySchedules(const std::vector<std::string>& paths);
 
 // Reads one, and if it can be proved prints it in weft's own format.
 CommandOutput ImportSchedule(const std::string& path);
+
+// A pipeline's schedule, proved: what a step takes, where ranks idle, what they keep; or the schedule itself
+// (docs/formats/pipeline.md), or its picture.
+CommandOutput PrintPipeline(const PipelineArguments& arguments, PipelineForm form);
 
 // What a machine looks like, and which CPUs ranks get that are bound to parts of it.
 CommandOutput PrintTopology(const TopologyArguments& arguments, TopologyForm form);

@@ -49,6 +49,42 @@ class Options(LaunchedTest):
         self.assertTrue(any("options" in line for line in out))
 
 
+class Pipeline(LaunchedTest):
+    def pipeline(self, *arguments):
+        code, out, err = self.run_to_end("pipeline", *arguments)
+        self.assertEqual((0, []), (code, err))
+        return out
+
+    def test_says_what_a_step_takes_and_what_ranks_keep(self):
+        out = self.pipeline("1f1b", "--ranks", "4", "--microbatches", "8")
+        self.assertIn("a step takes 33, and 27.27 % of the ranks' time is idle", out)
+        self.assertEqual([["0", "24", "9", "4"], ["3", "24", "9", "1"]], [out[4].split(), out[7].split()])
+
+    def test_a_file_is_as_good_as_a_name(self):
+        shape = ("--ranks", "4", "--microbatches", "8", "--chunks", "2")
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "mine.json")
+            path.write_text("\n".join(self.pipeline("interleaved", *shape, "--json")))
+            self.assertEqual(self.pipeline("interleaved", *shape, "--rank", "2"), self.pipeline(str(path), "--rank", "2"))
+            # One micro-batch's forward is left out.
+            path.write_text(path.read_text().replace('["F",3,1],', "", 1))
+            code, out, err = self.run_to_end("pipeline", str(path))
+        self.assertEqual((2, []), (code, out))
+        self.assertEqual(["weftctl: rank 0, B 3 of chunk 1: P1: it comes before what it needs"], err)
+
+    def test_draws(self):
+        root = xml.etree.ElementTree.fromstring("\n".join(self.pipeline("zb-h1", "--svg")))
+        titles = [node.text for node in root.iter("{http://www.w3.org/2000/svg}title")]
+        self.assertEqual(4 * 8 * 3, len(titles))
+
+    def test_what_cannot_be_is_one_line(self):
+        for arguments in (("dualpipe",), ("interleaved", "--microbatches", "6"), ("gpipe", "--chunks", "2"), ("1f1b", "--rank", "4"),
+                          ("1f1b", "--forward", "-1"), ("./nothing.json",), ("1f1b", "--json", "--svg"), ()):
+            with self.subTest(arguments):
+                code, out, err = self.run_to_end("pipeline", *arguments)
+                self.assertEqual((2, [], 1), (code, out, len(err)), err)
+
+
 class Dump(LaunchedTest):
     def test_bad_files_are_one_line_each(self):
         for arguments, lines in (((), 1), (("/proc/none.wfr",), 1), ((__file__, "/dev/null", "/proc"), 3),

@@ -1,12 +1,13 @@
 // Schedules of pipelines: that those with a name do what they promise, and that the proof finds what is wrong.
 #include <algorithm>
-#include <chrono>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "shard/pipeline/pipeline_json.h"
 #include "shard/pipeline/pipeline_kinds.h"
+#include "shard/pipeline/pipeline_svg.h"
 #include "shard/pipeline/simulate_pipeline.h"
 #include "shard/pipeline/verify_pipeline.h"
 
@@ -291,6 +292,52 @@ TEST(PipelineRoutes, ARouteMayTurnRound) {
   const absl::StatusOr<PipelineProof> proof = VerifyPipeline(schedule);
   ASSERT_TRUE(proof.ok()) << proof.status();
   EXPECT_EQ(proof->messages, 4);
+}
+
+// ---- as text ----
+
+TEST(PipelineJson, TextsComeBackAsTheyWere) {
+  for (const PipelineKind kind : kPipelineKinds) {
+    const PipelineShape shape = {4, 8, kind == PipelineKind::kInterleaved ? 2 : 1};
+    const PipelineSchedule schedule = Built(kind, shape);
+    const absl::StatusOr<PipelineSchedule> read = PipelineFromJson(PipelineAsJson(schedule));
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(read->actions, schedule.actions);
+    EXPECT_EQ(read->routes, schedule.routes);
+    EXPECT_EQ(read->route_of, schedule.route_of);
+    EXPECT_EQ(PipelineAsJson(*read), PipelineAsJson(schedule));
+  }
+}
+
+TEST(PipelineJson, WhatIsWrongIsNamed) {
+  const std::string right = PipelineAsJson(Built(PipelineKind::kGpipe, {2, 1, 1}));
+  const auto refusal = [&](const std::string& what, const std::string& with) {
+    std::string text = right;
+    const size_t at = text.find(what);
+    EXPECT_NE(at, std::string::npos) << what;
+    text.replace(at, what.size(), with);
+    return std::string(PipelineFromJson(text).status().message());
+  };
+  const std::string begin = "the text of the pipeline has ";
+  EXPECT_EQ(refusal("\"format\": 1", "\"format\": 2"), begin + "format 2, not 1");
+  EXPECT_EQ(refusal("\"ranks\"", "\"rank\""), begin + "no member \"ranks\" where one is needed");
+  EXPECT_EQ(refusal("\"F\"", "\"X\""),
+            begin + "\"actions\" that is \"X\", none of F, B, I, W, SF, RF, SB and RB");
+  EXPECT_EQ(refusal("[\"F\",0,0]", "[\"F\",0,0,1]"),
+            begin + "\"actions\" that is of 4 parts: messages have four, others three");
+  EXPECT_EQ(refusal("[\"F\",0,0]", "[\"F\",-1,0]"),
+            begin + "\"actions\" that is no number up to 1048576");
+  EXPECT_EQ(PipelineFromJson("[]").status().message(), begin + "no JSON object");
+}
+
+TEST(PipelineSvg, HasABoxForEachActionThatComputes) {
+  const PipelineSchedule schedule = Built(PipelineKind::kZeroBubbleH1, {3, 4, 1});
+  const std::string svg = PipelineAsSvg(schedule, *SimulatePipeline(schedule, {}));
+  size_t boxes = 0;
+  for (size_t at = svg.find("<title>"); at != std::string::npos; at = svg.find("<title>", at + 1))
+    boxes++;
+  EXPECT_EQ(boxes, size_t{3 * 4 * 3});
+  EXPECT_NE(svg.find("<title>W 3</title>"), std::string::npos);
 }
 
 }  // namespace
