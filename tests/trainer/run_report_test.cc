@@ -9,6 +9,7 @@
 
 #include "trainer/reports/bottleneck.h"
 #include "trainer/reports/phase_bars.h"
+#include "trainer/reports/sent_bytes.h"
 
 namespace weft::trainer::run_report_test {
 namespace {

@@ -15,6 +15,7 @@
 #include "trainer/option_table.h"
 #include "trainer/reports/bottleneck.h"
 #include "trainer/reports/phase_bars.h"
+#include "trainer/reports/sent_bytes.h"
 
 namespace weft::trainer {
 namespace {
@@ -261,28 +262,6 @@ double MfuOf(const ReportFacts& facts) {
 
 std::string BottleneckOf(const ReportFacts& facts) {
   return BottleneckOf(facts.config.train, SpeedOf(facts));
-}
-
-double TheorySentBytes(const TrainConfig& config, size_t ranks) {
-  const double part = double(ranks - 1) / double(ranks);
-  const double count = double(ParameterCount(ModelUnits(config.model)));
-  const double wire = config.reduce_type == WEFT_SHARD_WIRE_GRADIENTS ? sizeof(float) : 2;
-  const bool every = config.accumulation == WEFT_SHARD_REDUCE_EVERY;
-  const double gradients = count * wire * (every ? double(config.accumulate) : 1);
-  const double params = count * double(BytesOf(config.param_type));
-  switch (config.strategy) {
-    case WEFT_SHARD_NO_SHARD:
-      return part * 2 * gradients;
-    case WEFT_SHARD_ZERO1:
-    case WEFT_SHARD_ZERO2:
-      return part * (gradients + params);
-    case WEFT_SHARD_GRAD_OP:
-      return part * (gradients + double(config.accumulate) * params);
-    case WEFT_SHARD_FULL_SHARD:
-      return part * (gradients + 2 * double(config.accumulate) * params);
-    default:
-      return 0;
-  }
 }
 
 Page MakeRunReport(const ReportFacts& facts) {

@@ -42,9 +42,6 @@ double MfuOf(const ReportFacts& facts);
 // "Waiting for parameters takes 12 % of a step: ...".
 std::string BottleneckOf(const ReportFacts& facts);
 
-// What a rank has to send in a step by the books, whoever reduces and gathers: with ddp 2 (n-1)/n of the gradients. 0: there is no book.
-double TheorySentBytes(const TrainConfig& config, size_t ranks);
-
 Page MakeRunReport(const ReportFacts& facts);
 
 }  // namespace weft::trainer
