@@ -34,7 +34,7 @@ struct Product {
 
   size_t b_rows() const { return b_transposed ? n : k; }
 
-  auto operator<=>(const Product&) const = default;
+  auto operator<=>(const Product&) const = default;  // NOLINT(modernize-use-nullptr): it is not one
 };
 
 memory::desc DenseFloats(const Product& p) {

@@ -32,10 +32,12 @@ struct Numbers {
   constexpr Numbers(const void* numbers, NumberType of, size_t between_rows = 0)
       : data(numbers), type(of), stride(between_rows) {}
 
-  // Implicit, as a string is a string_view.
+  // NOLINTBEGIN(google-explicit-constructor): implicit, as a string is a string_view
   constexpr Numbers(const float* numbers) : Numbers(numbers, NumberType::kFloat32) {}
 
   constexpr Numbers(const double* numbers) : Numbers(numbers, NumberType::kFloat64) {}
+
+  // NOLINTEND(google-explicit-constructor)
 
   // Of a matrix with so many columns.
   constexpr size_t StrideOf(size_t columns) const { return stride == 0 ? columns : stride; }
@@ -58,11 +60,14 @@ struct MutableNumbers {
   constexpr MutableNumbers(void* numbers, NumberType of, size_t between_rows = 0)
       : data(numbers), type(of), stride(between_rows) {}
 
+  // NOLINTBEGIN(google-explicit-constructor): as above
   constexpr MutableNumbers(float* numbers) : MutableNumbers(numbers, NumberType::kFloat32) {}
 
   constexpr MutableNumbers(double* numbers) : MutableNumbers(numbers, NumberType::kFloat64) {}
 
   constexpr operator Numbers() const { return {data, type, stride}; }
+
+  // NOLINTEND(google-explicit-constructor)
 
   constexpr size_t StrideOf(size_t columns) const { return stride == 0 ? columns : stride; }
 };

@@ -191,13 +191,15 @@ TEST_P(Bf16OpsTest, AttentionIsThatOfDoublesWithinWhatIsRounded) {
 // Errors that do not come from rounding would not vanish on average.
 TEST_P(Bf16OpsTest, AttentionsGradientIsRightOnAverage) {
   const AttentionShape shape{2, 70, 3, 16};
-  const Matrix qkv(140, 144, RandomValues(140 * 144, 1)), dout(140, 48, RandomValues(140 * 48, 2));
+  constexpr size_t kRows = 140, kWidth = 48, kHeadRows = 420;
+  const Matrix qkv(kRows, 3 * kWidth, RandomValues(kRows * 3 * kWidth, 1));
+  const Matrix dout(kRows, kWidth, RandomValues(kRows * kWidth, 2));
   const std::vector<double> in = qkv.values(), d = dout.values();
-  std::vector<double> out(140 * 48), lse(6 * 70), dqkv(in.size());
+  std::vector<double> out(kRows * kWidth), lse(kHeadRows), dqkv(in.size());
   const Ops<double>& exact = OpsFor<double>(Isa::kScalar);
   exact.attention(in.data(), out.data(), lse.data(), shape, {});
   exact.attention_backward(in.data(), out.data(), lse.data(), d.data(), dqkv.data(), shape, {});
-  Matrix got(140, 48), gradient(140, 144);
+  Matrix got(kRows, kWidth), gradient(kRows, 3 * kWidth);
   std::vector<float> got_lse(lse.size());
   ops().attention(qkv.view(), got.view(), got_lse.data(), shape, {});
   ops().attention_backward(qkv.view(), got.view(), got_lse.data(), dout.view(), gradient.view(),
