@@ -109,7 +109,7 @@ absl::StatusOr<char*> PeerBuffer(OperationFrame& frame, int peer, Side side, siz
 absl::Status ReadPeer(OperationFrame& frame, int peer, size_t begin, size_t count, char* to) {
   WEFT_ASSIGN_OR_RETURN(const uint64_t address, PeerPlace(frame, peer, Side::kInput, begin, count));
   const size_t bytes = count * frame.shape().element_bytes;
-  const absl::Status read = frame.state.peers[static_cast<size_t>(peer)]->Read(address, to, bytes);
+  absl::Status read = frame.state.peers[static_cast<size_t>(peer)]->Read(address, to, bytes);
   if (read.ok()) return read;
   frame.unread_peer = peer;
   return Annotate(read, fmt::format("reading {} bytes of rank {}'s buffer; WEFT_SINGLE_COPY=0 does "

@@ -233,7 +233,7 @@ absl::StatusOr<Attachment> ServeAttach(const AttachRequest& request, const Uniqu
   }
   {
     WEFT_ASSIGN_OR_RETURN(const Heap::Announcement own, ProcessHeap().Retain());
-    const absl::Status shared = ShareLists(request, callers, own.fd);
+    absl::Status shared = ShareLists(request, callers, own.fd);
     ProcessHeap().Release();
     if (!shared.ok()) {
       SayGaveUp(request, callers, shared);

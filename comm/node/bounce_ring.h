@@ -28,7 +28,9 @@ class BounceRing {
   struct User {
     uint64_t sequence = 0;
     size_t round = 0;
-    auto operator<=>(const User&) const = default;  // the newer one is greater
+    // The newer one is greater.
+    // NOLINTNEXTLINE(modernize-use-nullptr): clang 14 takes what the compiler compares with 0 for a pointer
+    auto operator<=>(const User&) const = default;
   };
 
   // `bytes`, rounded up to whole parts.

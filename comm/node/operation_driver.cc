@@ -169,9 +169,8 @@ absl::Status OperationDriver::ConcludeFailed(const Operation& operation) {
     failures_.Raise(failures_.Local(operation, operation.error()));
   }
   const Collective& call = operation.call();
-  const absl::Status cause =
-      WithOperation(failures_.Cause(), CallName(call.kind, call.purpose.record),
-                    static_cast<int64_t>(operation.sequence()));
+  absl::Status cause = WithOperation(failures_.Cause(), CallName(call.kind, call.purpose.record),
+                                     static_cast<int64_t>(operation.sequence()));
   const std::string quarantined = QuiescePeers(operation);
   report_.Tell(cause);
   if (quarantined.empty()) return cause;

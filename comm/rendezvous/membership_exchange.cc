@@ -438,7 +438,7 @@ void MembershipExchange::TakeVerdict(const StoreReply& reply) {
 
 // Returns the first rank that the part does not hold, or the verdict's error.
 absl::StatusOr<int> MembershipExchange::DecodePart(std::string_view part) {
-  const absl::Status malformed =
+  absl::Status malformed =
       MakeError(WEFT_CORRUPT, {.rank = 0, .group = group_},
                 StrCat("group ", group_, ": rank 0's verdict on the members is malformed"));
   WireReader reader(part);

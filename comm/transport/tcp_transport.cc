@@ -309,7 +309,7 @@ const Endpoint& TcpTransport::EndpointOf(int number, int connection) const {
 
 // "tcp:10.0.0.7:4711 (interface eth0, chosen automatically)".
 std::string TcpTransport::Place(int number, int connection) const {
-  const std::string address = EndpointOf(number, connection).ToString();
+  std::string address = EndpointOf(number, connection).ToString();
   const auto index = static_cast<size_t>(number);
   if (index >= settings_.choices.size() || settings_.choices[index].empty()) return address;
   return StrCat(address, " (", settings_.choices[index], ")");

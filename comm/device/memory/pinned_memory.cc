@@ -62,7 +62,7 @@ absl::StatusOr<void*> PinnedMemory::AllocateOfHeap(const Device& device, size_t 
   WEFT_ASSIGN_OR_RETURN(void* const block, heap.Allocate(bytes));
   const size_t block_bytes = heap.BlockBytes(block);
   heap.Pin(block);
-  const absl::Status pinned = [&]() -> absl::Status {
+  absl::Status pinned = [&]() -> absl::Status {
     WEFT_ASSIGN_OR_RETURN(const ContextScope scope, ContextScope::Enter(device));
     return device.Check(
         device.driver->MemHostRegister(block, block_bytes,
