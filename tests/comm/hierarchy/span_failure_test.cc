@@ -252,7 +252,7 @@ TEST(SpanFailure, AnAbortIsToldWithItsReason) {
                [&] { return !(cause = span.net->watch().Cause(*span.end)).ok(); })) {
       return "nothing was heard of the abort";
     }
-    const std::string said(cause.message());
+    std::string said(cause.message());
     if (ResultOf(cause) != WEFT_ABORTED || FieldsOf(cause).rank != 2 ||
         said.find("aborted by rank 2: no more data") == std::string::npos) {
       return said;
@@ -337,7 +337,7 @@ TEST(SpanFailure, ALostNodeIsUnreachable) {
                        [&] { return !(cause = span.net->watch().Cause(*span.end)).ok(); })) {
               return "nothing was heard of the node";
             }
-            const std::string said(cause.message());
+            std::string said(cause.message());
             if (ResultOf(cause) != WEFT_UNREACHABLE || FieldsOf(cause).rank != 2) return said;
             return same->Compare(cause);
           },

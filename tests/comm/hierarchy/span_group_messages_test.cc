@@ -42,7 +42,7 @@ TEST(SpanGroupMessages, RandomTrafficArrives) {
   for (const Nodes& shape : kNodes) {
     RunNodes(shape, [&](ProcessGroup& group) -> std::string {
       for (uint64_t round = 0; round < 2; ++round) {
-        const std::string problem =
+        std::string problem =
             RunTraffic(group, {.seed = seed + round, .messages = kTrafficMessages});
         if (!problem.empty()) return problem;
       }
@@ -75,7 +75,7 @@ TEST(SpanGroupMessages, BlockingRingsAndCollectivesMix) {
         const absl::Status status =
             group.RunPair(SendOf(in.data(), bytes, next), RecvOf(out.data(), bytes, previous));
         if (!status.ok()) return Text(status);
-        const std::string problem = out.Compare(Mix(i, static_cast<uint64_t>(previous)));
+        std::string problem = out.Compare(Mix(i, static_cast<uint64_t>(previous)));
         if (!problem.empty()) return problem;
         if (i % 7 == 0 && !group.Run({.kind = OpKind::kBarrier}).ok()) return "the barrier failed";
       }
@@ -131,7 +131,7 @@ TEST(SpanGroupMessages, WhatIsSentBeforeARankLeavesArrives) {
                                        ? group.Run(SendOf(data.data(), bytes, 1 - sender))
                                        : group.Run(RecvOf(data.data(), bytes, sender));
         if (!ended.ok()) return Text(ended);
-        const std::string problem = data.Compare(9);
+        std::string problem = data.Compare(9);
         if (!problem.empty()) return problem;
       }
       return "";
@@ -157,7 +157,7 @@ TEST(SpanGroupMessages, AnotherCountOrTypeEndsTheGroupOnAllNodes) {
         absl::Status ended = group.Run(message);
         // A small send has returned already.
         if (ended.ok() && group.rank() == 0 && count == 10) {
-          const std::string problem = AwaitEnd(group, WEFT_MISMATCH);
+          std::string problem = AwaitEnd(group, WEFT_MISMATCH);
           if (!problem.empty()) return problem;
           ended = group.error();
         }
@@ -276,7 +276,7 @@ TEST(SpanGroupMessages, WhatIsPendingEndsWithTheGroup) {
         if (ResultOf(work->status()) != WEFT_ABORTED) return Text(work->status());
         continue;
       }
-      const std::string problem = Expect((**work)->Wait(0), WEFT_ABORTED, {"enough"});
+      std::string problem = Expect((**work)->Wait(0), WEFT_ABORTED, {"enough"});
       if (!problem.empty()) return problem;
     }
     return ResultOf(group.Run(SendOf(data.data(), 1, group.rank()))) == WEFT_ABORTED ? ""

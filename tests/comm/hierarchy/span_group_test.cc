@@ -54,7 +54,7 @@ TEST(SpanGroup, CollectivesMatchTheReferenceWhateverEachRankChooses) {
     RunNodes(shape, [&](ProcessGroup& group) -> std::string {
       for (size_t i = 0; i < cases.size(); ++i) {
         if (!sample.Takes(i)) continue;
-        const std::string problem =
+        std::string problem =
             RunCase(group, cases[i], LocalChoice::FromSeed(cases[i].seed, group.rank()));
         if (!problem.empty()) return problem;
       }
@@ -304,7 +304,7 @@ TEST(SpanGroup, PartsDoCollectives) {
         if (*part == nullptr) continue;
         std::vector<CollectiveCase> cases = AllCases((*part)->size(), seed);
         for (size_t i = group.name().size() % 7; i < cases.size(); i += 97) {
-          const std::string problem =
+          std::string problem =
               RunCase(**part, cases[i], LocalChoice::FromSeed(cases[i].seed, (*part)->rank()));
           if (!problem.empty()) return problem;
         }

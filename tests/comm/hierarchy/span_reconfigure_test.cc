@@ -108,7 +108,7 @@ std::string ExpectWorks(ProcessGroup& group) {
                               .root = group.size() - 1,
                               .count = count,
                               .seed = 90 + count};
-      const std::string problem = RunCase(group, of, LocalChoice::FromSeed(of.seed, group.rank()));
+      std::string problem = RunCase(group, of, LocalChoice::FromSeed(of.seed, group.rank()));
       if (!problem.empty()) return problem;
     }
   }

@@ -132,7 +132,7 @@ absl::Status Issue(ProcessGroup& group, const Collective& call, bool asynchronou
     if (group.TryRunCached(KeyOf(call), call.in, call.out, &failure) || !failure.ok())
       return failure;
   }
-  const absl::Status checked = CheckCollective(call, group.rank(), group.size());
+  absl::Status checked = CheckCollective(call, group.rank(), group.size());
   if (!checked.ok()) return checked;
   if (!asynchronous) return group.Run(call);
   absl::StatusOr<WorkRef> work = group.Start(call);

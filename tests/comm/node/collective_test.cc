@@ -208,7 +208,7 @@ TEST_P(ThreadRanks, ElementsOfSeveralValuesStayWhole) {
                                LocalChoice choice =
                                    LocalChoice::FromSeed(cases[i].seed, group.rank());
                                if (i % 3 == 0) choice.in = choice.out = Memory::kSymmetric;
-                               const std::string problem = RunCase(group, cases[i], choice);
+                               std::string problem = RunCase(group, cases[i], choice);
                                if (!problem.empty()) return problem;
                              }
                              return "";

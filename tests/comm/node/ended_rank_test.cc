@@ -195,7 +195,7 @@ TEST_P(RanksAnywhere, LiveAndAreWaitedFor) {
         };
       }
       const CollectiveCase test{.kind = OpKind::kAllReduce, .count = count, .seed = count};
-      const std::string problem = RunCase(group, test, LocalChoice{});
+      std::string problem = RunCase(group, test, LocalChoice{});
       ProcessLooks::Get().before = nullptr;
       if (!problem.empty()) return problem;
     }

@@ -62,7 +62,7 @@ TEST(ForkedChild, ReachesNothingOfAGroupOfProcesses) {
     int byte = 0;
     auto message = group.Start(RecvOf(&byte, 1, 1 - group.rank()));
     if (!message.ok()) return Text(message.status());
-    const std::string problem = InAChild([&]() -> std::string {
+    std::string problem = InAChild([&]() -> std::string {
       const auto forked = [](const absl::Status& status) {
         return ResultOf(status) == WEFT_FORKED;
       };

@@ -56,7 +56,7 @@ TEST(GroupMemory, GroupsOfTwoProcessesLeaveNothing) {
   const auto ends = RunForkedRanks(2, 100, [&](int rank) -> std::string {
     int64_t before = 0;
     for (int i = 0; i < kGroups; ++i) {
-      const std::string problem = TogetherAndGone(directory.path(), rank, i);
+      std::string problem = TogetherAndGone(directory.path(), rank, i);
       if (!problem.empty()) return problem;
       if (i == 1) before = SettledBytes();
     }

@@ -222,7 +222,7 @@ TEST(WithoutNewcomers, TheGroupStays) {
       return CheckGrown(self, {3, 2, 2});
     }
     const absl::Status none = self.Grow({0, 1, kNew}, 1'000'000'000);
-    const std::string said = Text(none);
+    std::string said = Text(none);
     have_waited->fetch_add(1);
     if (ResultOf(none) != WEFT_TIMEOUT) return "not late: " + said;
     if (said.find("0 of 1 processes that were to join had come") == std::string::npos) return said;
@@ -260,7 +260,7 @@ TEST(TheQueue, IsServedInOrder) {
         self.store->Ask({.kind = StoreRequest::Kind::kSet, .key = kHasWaited, .value = "1"});
         kill(getpid(), SIGKILL);
       });
-      const std::string problem = self.Join();
+      std::string problem = self.Join();
       killer.join();
       return "joined: " + problem;
     }
@@ -584,7 +584,7 @@ TEST(WhatOneHasMetWith, IsNamedByAll) {
         return problem.empty() ? CheckGrown(self, {3, 2, 2}) : problem;
       }
       const absl::Status failed = self.Grow({0, 1, kNew});
-      const std::string said = Text(failed);
+      std::string said = Text(failed);
       const bool own = self.number == failing;
       if (ResultOf(failed) != (own ? WEFT_OUT_OF_MEMORY : WEFT_REMOTE_ERROR)) return said;
       if (!own && FieldsOf(failed).rank != (failing == 2 ? -1 : failing)) return said;

@@ -75,7 +75,7 @@ std::string RunCombinations(ProcessGroup& group, const std::vector<Combination>&
                             const CaseSample& sample) {
   for (size_t i = 0; i < all.size(); ++i) {
     if (!sample.Takes(i)) continue;
-    const std::string problem = RunCase(group, all[i].test, all[i].choice);
+    std::string problem = RunCase(group, all[i].test, all[i].choice);
     if (!problem.empty()) return problem;
   }
   return "";

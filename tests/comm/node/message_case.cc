@@ -268,8 +268,7 @@ std::string ReceiveProbed(ProcessGroup& group, uint64_t seed, uint64_t choice, i
   weft_message_info_t info = {.struct_size = sizeof(info)};
   if (choice / 16 % 4 != 0) {
     const int asked = choice / 64 % 2 == 0 ? source : WEFT_ANY_SOURCE;
-    const std::string problem =
-        AwaitProbe(group, ProbeOf(asked, WEFT_ANY_TAG, &info), choice / 128 % 3);
+    std::string problem = AwaitProbe(group, ProbeOf(asked, WEFT_ANY_TAG, &info), choice / 128 % 3);
     if (!problem.empty()) return problem;
     if (asked == source && info.source != source) return "another source";
     source = info.source;

@@ -60,7 +60,7 @@ void ExpectMismatch(size_t sent, weft_dtype_t sent_type, size_t expected,
                           } else {
                             status = group.Run(RecvOf(data.data(), 1, 1, 9));
                           }
-                          const std::string problem = Expect(status, WEFT_MISMATCH, words);
+                          std::string problem = Expect(status, WEFT_MISMATCH, words);
                           if (!problem.empty()) return problem;
                           if (FieldsOf(status).operation != "recv")
                             return "operation: " + FieldsOf(status).operation;
@@ -129,7 +129,9 @@ TEST(MessageTimeout, NamesThePeerTheTagAndWhatThePeerDidLast) {
         {"with tag 79", "no rank sent one to rank 0 within 0.15 s"}, -1);
     ExpectTimeout(
         asynchronous, [](ProcessGroup&, char*) { return ProbeOf(1, WEFT_ANY_TAG); },
-        {"probe with any tag on group dp: rank 1 (host ", "did not send one to rank 0 within 0.15 s"}, 1);
+        {"probe with any tag on group dp: rank 1 (host ",
+         "did not send one to rank 0 within 0.15 s"},
+        1);
     // Small ones return until the channel is full.
     ExpectTimeout(
         asynchronous, [](ProcessGroup&, char* data) { return SendOf(data, 4096, 1, 80); },
@@ -314,7 +316,7 @@ TEST(MessageClose, EndsWhatIsUnderWay) {
               return Expect(group.Run(SendOf(data.data(), 1, 1)), WEFT_INVALID_USAGE, {"closed"});
             }
             for (const WorkRef& work : works) {
-              const std::string problem = Expect(work->Wait(0), WEFT_ABORTED, {"rank 0", "closed"});
+              std::string problem = Expect(work->Wait(0), WEFT_ABORTED, {"rank 0", "closed"});
               if (!problem.empty()) return problem;
             }
             return "";

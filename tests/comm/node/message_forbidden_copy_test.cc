@@ -31,7 +31,7 @@ std::string Exchange(ProcessGroup& group) {
     const absl::Status status =
         group.RunPair(SendOf(in.data(), bytes, next), RecvOf(out.data(), bytes, previous));
     if (!status.ok()) return Text(status);
-    const std::string problem = out.Compare(Mix(bytes, static_cast<uint64_t>(previous)));
+    std::string problem = out.Compare(Mix(bytes, static_cast<uint64_t>(previous)));
     if (!problem.empty()) return problem;
   }
   return SingleCopyCalls::Get().calls == 0 ? "" : "a rank was read";

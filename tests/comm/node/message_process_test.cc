@@ -33,7 +33,7 @@ TEST_P(MessageProcesses, RandomTrafficArrives) {
   SCOPED_TRACE(testing::Message() << "WEFT_TEST_SEED=" << seed);
   RunProcessRanks(GetParam(), [&](ProcessGroup& group) -> std::string {
     for (uint64_t round = 0; round < 2; ++round) {
-      const std::string problem = RunTraffic(
+      std::string problem = RunTraffic(
           group, {.seed = seed + round, .messages = kTrafficMessages * group.size() / 2});
       if (!problem.empty()) return problem;
     }
@@ -58,7 +58,7 @@ TEST_P(MessageProcesses, BlockingRingsAndCollectivesMix) {
       const absl::Status status =
           group.RunPair(SendOf(in.data(), bytes, next), RecvOf(out.data(), bytes, previous));
       if (!status.ok()) return Text(status);
-      const std::string problem = out.Compare(Mix(i, static_cast<uint64_t>(previous)));
+      std::string problem = out.Compare(Mix(i, static_cast<uint64_t>(previous)));
       if (!problem.empty()) return problem;
       if (i % 7 == 0 && !group.Run({.kind = OpKind::kBarrier}).ok()) return "the barrier failed";
     }

@@ -239,11 +239,11 @@ TEST_P(SingleCopyProcesses, RandomTrafficArrives) {
   SCOPED_TRACE(testing::Message() << "WEFT_TEST_SEED=" << seed);
   Calls().Reset();
   RunProcessRanks(GetParam(), [&](ProcessGroup& group) -> std::string {
-    const std::string problem =
+    std::string problem =
         RunTraffic(group, {.seed = seed, .messages = kTrafficMessages * group.size() / 2});
     if (!problem.empty() || group.size() == 1) return problem;
     const uint64_t read = Calls().bytes;
-    const std::string last = AroundTheRing(group);
+    std::string last = AroundTheRing(group);
     if (!last.empty()) return last;
     return Calls().bytes - read == BytesReadFor(kLarge) ? "" : "it was not read";
   });

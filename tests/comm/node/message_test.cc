@@ -361,13 +361,13 @@ TEST_P(ThreadRanks, UnmatchedLargeMessagesLetOthersPass) {
       MessageBuffer got(bytes, tag == 2);
       const absl::Status status = group.Run(RecvOf(got.data(), bytes, Previous(group), tag));
       if (!status.ok()) return Text(status);
-      const std::string problem = got.Compare(5 + tag);
+      std::string problem = got.Compare(5 + tag);
       if (!problem.empty()) return problem;
     }
     for (int i = 0; i < kLargeCount; ++i) {
       const absl::Status status = group.Run(RecvOf(out.data(), kLarge, Previous(group), 1));
       if (!status.ok()) return Text(status);
-      const std::string problem = out.Compare(static_cast<uint64_t>(i));
+      std::string problem = out.Compare(static_cast<uint64_t>(i));
       if (!problem.empty()) return problem;
     }
     for (const WorkRef& work : works) {
@@ -427,7 +427,7 @@ TEST_P(ThreadRanks, MessagesToOneselfArrive) {
             group.Run(RecvOf(again.data(), bytes, WEFT_ANY_SOURCE, 5, &sender));
         if (!got.ok() || !work->Wait(0).ok()) return Text(got);
         if (sender != group.rank()) return "the sender is wrong";
-        const std::string problem = out.Compare(bytes) + again.Compare(bytes);
+        std::string problem = out.Compare(bytes) + again.Compare(bytes);
         if (!problem.empty()) return problem;
       }
     }

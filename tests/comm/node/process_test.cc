@@ -67,8 +67,7 @@ TEST_P(Processes, MatchReferenceWhateverEachRankChooses) {
     for (size_t i = 0; i < cases.size(); ++i) {
       if (!sample.Takes(i)) continue;
       const CollectiveCase& test = cases[i];
-      const std::string problem =
-          RunCase(group, test, LocalChoice::FromSeed(test.seed, group.rank()));
+      std::string problem = RunCase(group, test, LocalChoice::FromSeed(test.seed, group.rank()));
       if (!problem.empty()) return problem;
     }
     return "";
@@ -82,7 +81,7 @@ TEST_P(Processes, SplitGroupsWork) {
     if (!part.ok()) return Text(part.status());
     for (const Memory memory : {Memory::kPrivate, Memory::kSymmetric}) {
       const CollectiveCase test{.kind = OpKind::kAllReduce, .count = 50000, .seed = 3};
-      const std::string problem = RunCase(**part, test, {.in = memory, .out = memory});
+      std::string problem = RunCase(**part, test, {.in = memory, .out = memory});
       if (!problem.empty()) return problem;
     }
     (*part)->Close();
@@ -100,7 +99,7 @@ TEST_P(Processes, ReadEachOthersPrivateMemory) {
                                   .count = count,
                                   .seed = 17 + count,
                                   .algorithm = Protocol::kSingleCopy};
-        const std::string problem = RunCase(group, test, LocalChoice{});
+        std::string problem = RunCase(group, test, LocalChoice{});
         if (!problem.empty()) return problem;
       }
     }
@@ -119,7 +118,7 @@ TEST_P(Processes, MakeGroupAfterGroup) {
           MakeNodeGroup(&store, rank, GetParam(), {.name = name, .timeout_ns = 120'000'000'000});
       if (!group.ok()) return Text(group.status());
       const CollectiveCase test{.kind = OpKind::kAllReduce, .count = 100, .seed = 5};
-      const std::string problem = RunCase(**group, test, LocalChoice{});
+      std::string problem = RunCase(**group, test, LocalChoice{});
       (*group)->Close();
       if (!problem.empty()) return problem;
     }

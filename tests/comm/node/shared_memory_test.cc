@@ -215,7 +215,7 @@ std::string RunSharedCases(ProcessGroup& group, const std::vector<SharedCase>& a
   }
   for (size_t i = 0; i < all.size(); ++i) {
     if (!sample.Takes(i)) continue;
-    const std::string problem = RunShared(group, all[i], blocks);
+    std::string problem = RunShared(group, all[i], blocks);
     if (!problem.empty()) return problem;
   }
   for (char* const block : blocks) {

@@ -301,7 +301,7 @@ TEST(Rendezvous, AnIdThatWasUsedIsRefusedAtOnce) {
     if (!await(shared->made, 1)) return "no id was made";
     const weft_unique_id_t id = shared->id;
     if (rank < 2) {
-      const std::string problem = Exchange(RendezvousFromId(id, 2, rank, In(500)), rank, 2, 30);
+      std::string problem = Exchange(RendezvousFromId(id, 2, rank, In(500)), rank, 2, 30);
       if (!problem.empty()) return problem;
       const absl::Status again = RendezvousFromId(id, 2, rank, In(500)).status();
       const std::string said(again.message());

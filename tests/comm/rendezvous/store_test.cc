@@ -64,13 +64,14 @@ TEST_P(Store, ClientsAndServersThatMayMakeNoSocketsEndAtOnce) {
   StoreClientOptions options = Options();
   options.connect_deadline_ns = In(1000);
   const auto ends = RunForkedRanks(1, 60, [&](int) -> std::string {
-    const std::string filter = RefuseCalls({SYS_socket}, EPERM);
+    std::string filter = RefuseCalls({SYS_socket}, EPERM);
     if (!filter.empty()) return filter;
     RemoteStore store(SystemSeams(), options);
     std::vector<Endpoint> endpoints = {GetParam() ? Loopback() : UnixEndpoint("refused")};
     for (const absl::Status& status :
-         {store.Connect(), StoreHost::Start({.secret = options.secret}, &endpoints, In(1000)).status()}) {
-      const std::string text(status.message());
+         {store.Connect(),
+          StoreHost::Start({.secret = options.secret}, &endpoints, In(1000)).status()}) {
+      std::string text(status.message());
       if (ResultOf(status) != WEFT_SYSTEM_ERROR ||
           text.find("a container, say) does not allow socket") == std::string::npos) {
         return text;
