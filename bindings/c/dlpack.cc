@@ -200,7 +200,7 @@ absl::Status CheckTensor(const weft_tensor_t& tensor) {
 // Keeps the block that the tensor lies in.
 absl::StatusOr<weft_mem_info_t> KeepBlockOf(const void* data, size_t bytes) {
   WEFT_ASSIGN_OR_RETURN(void* const block, KeepBlock(kDlpackCall, data));
-  const absl::StatusOr<weft_mem_info_t> info = MemoryInfoOf(block);
+  absl::StatusOr<weft_mem_info_t> info = MemoryInfoOf(block);
   const auto offset =
       static_cast<size_t>(static_cast<const char*>(data) - static_cast<const char*>(block));
   if (info.ok() && offset <= info->bytes && bytes <= info->bytes - offset) return info;

@@ -272,7 +272,7 @@ void AddUseFaults(std::vector<BadCall>* calls) {
          return LoadAs(b, [](weft_checkpoint_load_config_t* config) { config->name_count = 1; });
        }});
   calls->push_back({kLoad, "a_name_NULL", WEFT_INVALID_ARGUMENT, "names[1] is NULL", [](Bench& b) {
-                      static const char* const kNames[] = {"a", nullptr};
+                      static constexpr const char* kNames[] = {"a", nullptr};
                       return LoadAs(b, [](weft_checkpoint_load_config_t* config) {
                         config->names = config->saved_names = kNames;
                         config->flags = WEFT_CHECKPOINT_VALUES_ONLY;
@@ -281,7 +281,7 @@ void AddUseFaults(std::vector<BadCall>* calls) {
                     }});
   calls->push_back(
       {kLoad, "a_name_twice", WEFT_INVALID_ARGUMENT, "names has a twice", [](Bench& b) {
-         static const char* const kNames[] = {"a", "a"};
+         static constexpr const char* kNames[] = {"a", "a"};
          return LoadAs(b, [](weft_checkpoint_load_config_t* config) {
            config->names = config->saved_names = kNames;
            config->name_count = 2;
@@ -289,8 +289,8 @@ void AddUseFaults(std::vector<BadCall>* calls) {
        }});
   calls->push_back({kLoad, "no_saved_name_with_all_state", WEFT_INVALID_ARGUMENT,
                     "saved_names[0], for a, is NULL", [](Bench& b) {
-                      static const char* const kNames[] = {"a"};
-                      static const char* const kNone[] = {nullptr};
+                      static constexpr const char* kNames[] = {"a"};
+                      static constexpr const char* kNone[] = {nullptr};
                       return LoadAs(b, [](weft_checkpoint_load_config_t* config) {
                         config->names = kNames;
                         config->saved_names = kNone;

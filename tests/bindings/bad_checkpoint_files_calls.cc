@@ -57,7 +57,7 @@ void AddExportFaults(std::vector<BadCall>* calls) {
                         return weft_checkpoint_export(&config, nullptr);
                       }});
   };
-  static const char* const kNames[] = {"a", nullptr, "a"};
+  static constexpr const char* kNames[] = {"a", nullptr, "a"};
   add("source_NULL", "source is NULL", [](auto* config) { config->source = nullptr; });
   add("source_empty", "source is NULL or empty", [](auto* config) { config->source = ""; });
   add("target_NULL", "target is NULL", [](auto* config) { config->target = nullptr; });
@@ -79,7 +79,7 @@ void AddExportFaults(std::vector<BadCall>* calls) {
     config->name_count = 2;
   });
   add("a_name_twice", "names has a twice", [](auto* config) {
-    static const char* const kTwice[] = {"a", "a"};
+    static constexpr const char* kTwice[] = {"a", "a"};
     config->names = kTwice;
     config->file_names = kNames;
     config->name_count = 2;

@@ -213,11 +213,11 @@ void AddUnitsFaults(std::vector<BadCall>* calls) {
   add("ndim_INT32_MAX", kInvalid, "2147483647 dimensions",
       [](AddUnits& c) { c.params[1].ndim = INT32_MAX; });
   add("dimension_negative", kInvalid, "dimension 0 = -2", [](AddUnits& c) {
-    static const int64_t kNegative[] = {-2};
+    static constexpr int64_t kNegative[] = {-2};
     c.params[1].shape = kNegative;
   });
   add("dimension_INT64_MAX", kInvalid, "check its shape", [](AddUnits& c) {
-    static const int64_t kHuge[] = {INT64_MAX};
+    static constexpr int64_t kHuge[] = {INT64_MAX};
     c.params[1].shape = kHuge;
   });
   add("dtype_99", kInvalid, "number 99",

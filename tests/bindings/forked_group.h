@@ -57,7 +57,7 @@ inline void OnForkedGroup(const NodesOfGroup& shape,
     const weft_group_config_t config = ConfigNamed("forked");
     weft_group_t group = nullptr;
     SAY_UNLESS(weft_group_create_from_id(&id, shape.size, rank, &config, &group) == WEFT_SUCCESS);
-    const std::string problem = body({group, rank, shape.size});
+    std::string problem = body({group, rank, shape.size});
     if (!problem.empty()) return problem;
     SAY_UNLESS(weft_group_destroy(group) == WEFT_SUCCESS);
     return "";

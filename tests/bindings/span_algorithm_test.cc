@@ -44,7 +44,7 @@ std::string Explained(const GroupRank& self, const char* algorithm, uint32_t fie
 
 TEST(SpanAlgorithm, OfOneNodeIsAHintThatExplainLeavesAside) {
   OnForkedGroup({3, "0,1,0"}, [](const GroupRank& self) -> std::string {
-    const std::string without = Explained(self, nullptr, 0);
+    std::string without = Explained(self, nullptr, 0);
     if (without.find("asked for") != std::string::npos) return without;
     for (const char* name : kNames) {
       for (const size_t count : kCounts) {
@@ -52,7 +52,7 @@ TEST(SpanAlgorithm, OfOneNodeIsAHintThatExplainLeavesAside) {
         SAY_UNLESS(Sum(self, count, name, 0, &right) == WEFT_SUCCESS);
         if (!right) return std::string("a wrong sum by ") + name;
       }
-      const std::string text = Explained(self, name, 0);
+      std::string text = Explained(self, name, 0);
       const bool says = text.find(std::string("algorithm: ") + name +
                                   " is asked for and not taken") != std::string::npos;
       if (says != (std::string(name) != "auto") || text.find("schedule: ") == std::string::npos)
@@ -74,7 +74,7 @@ TEST(SpanAlgorithm, IsUnsupportedWhereTheCallInsists) {
         if (result != expected || right != chosen)
           return name + std::string(": ") + std::to_string(result) + ", " + weft_last_error();
       }
-      const std::string text = Explained(self, name, WEFT_CALL_STRICT_ALGORITHM);
+      std::string text = Explained(self, name, WEFT_CALL_STRICT_ALGORITHM);
       if ((text.find("refused: all_reduce: algorithm \"") == 0) == chosen) return text;
     }
     SAY_UNLESS(Sum(self, 7, nullptr, WEFT_CALL_STRICT_ALGORITHM, &right) == WEFT_SUCCESS);

@@ -61,7 +61,7 @@ std::string ExchangeInOneBatch(weft_group_t group, int rank, bool by_work) {
 TEST(SpanBatch, MessagesToAllAndACollectiveGoTogether) {
   OnForkedGroup({kSize, "0,1,0"}, [](const GroupRank& self) -> std::string {
     for (const bool by_work : {false, true, false}) {
-      const std::string problem = ExchangeInOneBatch(self.group, self.rank, by_work);
+      std::string problem = ExchangeInOneBatch(self.group, self.rank, by_work);
       if (!problem.empty()) return problem;
     }
     return "";
