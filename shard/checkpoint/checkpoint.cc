@@ -299,7 +299,7 @@ absl::StatusOr<Checkpoint::Loaded> Checkpoint::Load(int64_t step, uint32_t kinds
     };
   }
   // It may still read what is to be written now. How it has ended is told of later.
-  const absl::Status waited = saver_.WaitUntil(std::numeric_limits<int64_t>::max()).status();
+  absl::Status waited = saver_.WaitUntil(std::numeric_limits<int64_t>::max()).status();
   if (IsUnderWay(saver_)) return waited;
   LeftTensors left;
   absl::StatusOr<SavedCheckpoint> saved = LoadCheckpoint(*group_, files_, sources, request, &left);

@@ -286,7 +286,7 @@ absl::Status DirectoryLock::Check() {
   const std::string path = JoinPath(root_, kLockName);
   absl::StatusOr<LockOwner> owner = ReadOwner(files_, path);
   if (absl::IsNotFound(owner.status())) {
-    const absl::Status written = WriteNew(files_, path, LockOwnerText(self_));
+    absl::Status written = WriteNew(files_, path, LockOwnerText(self_));
     if (!written.ok() && !absl::IsAlreadyExists(written)) return written;
     owner = ReadOwner(files_, path);
   }

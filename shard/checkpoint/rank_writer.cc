@@ -98,7 +98,7 @@ absl::Status CheckReadable(const RankRecord& record) {
                             " tensors; a checkpoint has up to ", kCheckpointTensorsMax,
                             ", and nothing was written: save several as one"));
   }
-  const absl::Status read = ReadRecord("its record", RecordText(record)).status();
+  absl::Status read = ReadRecord("its record", RecordText(record)).status();
   if (read.ok()) return read;
   return MakeError(WEFT_INVALID_ARGUMENT,
                    StrCat("rank ", record.rank,
@@ -188,7 +188,7 @@ absl::Status WriteRank(Files& files, const CheckpointPlace& place, const Snapsho
   WEFT_ASSIGN_OR_RETURN(const std::string header, SafetensorsHeader(snapshot.entries));
   WEFT_ASSIGN_OR_RETURN(RankRecord record, DescribeRank(place, snapshot, header));
   WEFT_RETURN_IF_ERROR(CheckReadable(record));
-  const absl::Status written = WriteData(files, place, snapshot, header, append, &record);
+  absl::Status written = WriteData(files, place, snapshot, header, append, &record);
   if (!written.ok()) {
     RemoveUnrecorded(files, place);
     return written;

@@ -154,7 +154,7 @@ absl::Status WriteAndCommit(Files& files, Patience& patience, const CheckpointPl
 absl::Status SaveAsCommitter(Files& files, Patience& patience, const CheckpointPlace& place,
                              Snapshot& snapshot, const SaveSettings& settings) {
   Committer committer(files, place);
-  const absl::Status status = WriteAndCommit(files, patience, place, snapshot, settings, committer);
+  absl::Status status = WriteAndCommit(files, patience, place, snapshot, settings, committer);
   if (status.ok()) {
     if (settings.keeper != nullptr) settings.keeper->EndSave(place.name);
     return status;

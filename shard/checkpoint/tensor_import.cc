@@ -89,7 +89,7 @@ absl::StatusOr<std::string> ImportTensors(Files& files, TensorFiles others, cons
   CheckpointPlace place{.root = root, .name = {.run = NextRun(all), .step = step}};
   WEFT_RETURN_IF_ERROR(SystemSeams().random->Fill(&place.job, sizeof(place.job)));
   // What is removed after an error must be of this call alone; a list may lack what could not be looked at.
-  const absl::Status there = files.List(place.path()).status();
+  absl::Status there = files.List(place.path()).status();
   if (there.ok()) {
     return MakeError(WEFT_BAD_STATE,
                      StrCat(place.path(), " exists already; does another run save there?"));

@@ -133,7 +133,7 @@ absl::Status WindowSlots::Visit(int window, bool changes) {
   slot->used = ++clock_;
   ReadAhead();
   if (slot->ticket != 0 && (changes || !slot->writes)) {
-    const absl::Status came = WaitFor(*slot);
+    absl::Status came = WaitFor(*slot);
     if (!came.ok()) {
       visited_ = nullptr;
       return came;

@@ -42,7 +42,7 @@ void ExpectSamples(const std::vector<std::string>& samples, const std::string& t
                    WEFT_ASSIGN_OR_RETURN(auto context, MakeContext(group));
                    WEFT_RETURN_IF_ERROR(context->Finalize().status());
                    const std::string& own = samples[static_cast<size_t>(rank)];
-                   const absl::Status found =
+                   absl::Status found =
                        context->CheckSamples(own.empty() ? nullptr : own.data(), own.size());
                    if (text.empty()) return found;
                    EXPECT_EQ(ResultOf(found), WEFT_MISMATCH);

@@ -133,7 +133,7 @@ TEST(DestroyInAStep, ReleasesTheOthersWhereverItHappens) {
                          return before;
                        }
                        if (late) has_gone.wait();
-                       const absl::Status failed = Step(*context);
+                       absl::Status failed = Step(*context);
                        if (!failed.ok()) {
                          EXPECT_EQ(ResultOf(context->StepBegin(WEFT_SHARD_TRAIN, 0)), WEFT_ABORTED);
                          return failed;

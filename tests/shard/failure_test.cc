@@ -249,7 +249,7 @@ TEST(Destroy, InTheMiddleOfReductionsReleasesTheOthers) {
             return absl::OkStatus();
           }
           gone.get_future().wait();
-          const absl::Status status = BackwardUnit(*context, 0);
+          absl::Status status = BackwardUnit(*context, 0);
           if (!status.ok()) return status;
           WEFT_RETURN_IF_ERROR(context->MicrobatchEnd());
           return context->Finish().status();

@@ -98,7 +98,7 @@ absl::StatusOr<weft_shard_update_result_t> Step(Context& context, int rank,
                                                 const std::vector<Spoiled>& spoiled,
                                                 absl::Status* failure = nullptr) {
   WEFT_RETURN_IF_ERROR(Backward(context, rank, spoiled));
-  const absl::StatusOr<weft_shard_update_result_t> result = context.OptimizerStep(UpdateWith(0.01));
+  absl::StatusOr<weft_shard_update_result_t> result = context.OptimizerStep(UpdateWith(0.01));
   if (failure != nullptr) *failure = result.status();
   WEFT_RETURN_IF_ERROR(context.StepEnd());
   if (result.ok() || failure == nullptr) return result;

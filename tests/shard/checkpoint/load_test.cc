@@ -377,13 +377,13 @@ TEST(CheckpointLoad, NamesThatAreNoneAreRefusedWhenTheyAreGiven) {
         const auto nothing = [] {
           return absl::StatusOr<std::string>("");
         };
-        const std::pair<std::string, std::string> kBad[] = {
+        const std::pair<std::string, std::string> bad[] = {
             {"caf\xe9", "no UTF-8: \"caf\\xe9\""},
             {"\xed\xa0\x80", "no UTF-8"},
             {"", "empty"},
             {"__metadata__", "that of the metadata of safetensors files"},
             {std::string(kCheckpointNameBytesMax + 1, 'x'), "longer than 4096 bytes"}};
-        for (const auto& [name, why] : kBad) {
+        for (const auto& [name, why] : bad) {
           const absl::Status refused[] = {
               checkpoint->AddTensor({.name = name, .shape = {3}}, 0, 3, a.data()),
               checkpoint->AddValue({.name = name, .save = nothing, .load = none})};

@@ -248,7 +248,7 @@ std::string OnTmpfs(const ScratchFile::Config& config, size_t file_system_bytes,
     const std::string size = StrCat("size=", file_system_bytes);
     if (mount("none", config.directory.c_str(), "tmpfs", 0, size.c_str()) != 0)
       return std::string("-");
-    const std::string wrong = before();
+    std::string wrong = before();
     if (!wrong.empty()) return wrong;
     const auto file = ScratchFile::Create(config);
     if (!file.ok()) return std::string(file.status().message());
@@ -288,7 +288,7 @@ TEST_P(ScratchFileTest, WhatFileSystemsMayLackIsDoneWithout) {
   };
   for (const int what : {0, 1, 2}) {
     const std::string said = InChild([&] {
-      const std::string wrong = lacks(what);
+      std::string wrong = lacks(what);
       if (!wrong.empty()) return wrong;
       const auto file = ScratchFile::Create(ConfigOf(directory_.path(), 1000));
       if (!file.ok()) return file.status().ToString();
