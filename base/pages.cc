@@ -71,7 +71,7 @@ absl::Status CheckFileSize(size_t bytes, std::string_view what) {
 
 // Memory files of the Linux kernel can be asked for pages; those of kernels that stand in for it may not be.
 absl::Status AllocateError(int error_number, std::string_view what) {
-  const absl::Status error = RefusedCallError(error_number, "fallocate", what);
+  absl::Status error = RefusedCallError(error_number, "fallocate", what);
   if (error_number != EOPNOTSUPP) return error;
   return MakeError(ResultOf(error),
                    StrCat(error.message(),

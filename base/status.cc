@@ -169,7 +169,7 @@ absl::Status SystemError(int error_number, std::string_view what) {
 }
 
 absl::Status RefusedCallError(int error_number, std::string_view call, std::string_view what) {
-  const absl::Status error = SystemError(error_number, StrCat(what, ": ", call));
+  absl::Status error = SystemError(error_number, StrCat(what, ": ", call));
   std::string by;
   switch (error_number) {
     case ENOSYS:

@@ -42,7 +42,7 @@ std::string CurveSvg(const Curve& curve, const std::string& title, const std::st
 }
 
 std::string CurveText(const Curve& curve, size_t columns, size_t rows) {
-  static const char* const kBlocks[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+  static constexpr const char* kBlocks[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
   if (curve.train.empty() || columns < 10 || rows == 0) return "";
   const std::vector<ChartPoint> points = Thinned(PointsOf(curve.train), columns - 8);
   double low = points[0].y, high = points[0].y;

@@ -99,7 +99,7 @@ TEST(Allocator, NoMemoryIsAnErrorThatSaysWhatFor) {
     const auto kept = PrivateMemory::Allocate(100, 16, "what stays");
     const absl::Status none = PrivateMemory::Allocate(2048, 16, "a message").status();
     if (ResultOf(none) != WEFT_OUT_OF_MEMORY) return "not out of memory";
-    const std::string sentence(none.message());
+    std::string sentence(none.message());
     if (sentence.find("2.0 KiB") == std::string::npos) return sentence;
     if (sentence.find("for a message") == std::string::npos) return sentence;
     return counting.live.size() == 1 ? "" : "the other memory was lost";

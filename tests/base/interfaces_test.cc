@@ -39,7 +39,7 @@ std::string Chosen(const std::string& wanted,
 }
 
 TEST(Interfaces, EachRuleChoosesByNcclsGrammar) {
-  const std::pair<const char*, const char*> kRules[] = {
+  const std::pair<const char*, const char*> rules[] = {
       {"", "10.0.0.1"},           // neither loopback nor docker
       {"eth", "10.0.0.1"},        // IPv4 first
       {"eth01", "10.0.1.1"},      //
@@ -57,13 +57,13 @@ TEST(Interfaces, EachRuleChoosesByNcclsGrammar) {
       {"docker", "172.17.0.1"},
       {" eth01 , ib0,", "10.0.1.1"},
   };
-  for (const auto& [wanted, address] : kRules)
+  for (const auto& [wanted, address] : rules)
     EXPECT_EQ(Chosen(wanted), address) << wanted;
 }
 
 TEST(Interfaces, AllThatAreNamedAreRails) {
   using Names = std::vector<std::string>;
-  const std::pair<const char*, Names> kRules[] = {
+  const std::pair<const char*, Names> rules[] = {
       {"", {"10.0.0.1"}},
       {"eth", {"10.0.0.1", "10.0.1.1"}},
       {"=eth01,eth0", {"10.0.0.1", "10.0.1.1"}},  // in the system's order
@@ -71,7 +71,7 @@ TEST(Interfaces, AllThatAreNamedAreRails) {
       {"wg,ib", {"192.168.0.1", "fd00::2"}},
       {"^docker", {"10.0.0.1"}},  // what is not wanted
   };
-  for (const auto& [wanted, addresses] : kRules) {
+  for (const auto& [wanted, addresses] : rules) {
     const auto rails = ChooseRails(Wish(wanted), kPresent);
     ASSERT_TRUE(rails.ok()) << rails.status();
     Names chosen;

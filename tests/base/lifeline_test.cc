@@ -26,8 +26,11 @@ bool refuse_pidfds = false;
 
 }  // namespace
 
+// NOLINTBEGIN(bugprone-reserved-identifier): the linker's names.
 extern "C" long __real_syscall(long number, ...);
 extern "C" long __wrap_syscall(long number, ...);
+
+// NOLINTEND(bugprone-reserved-identifier)
 
 // The linker sends calls of syscall() here.
 long __wrap_syscall(long number, ...) {

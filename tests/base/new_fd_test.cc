@@ -139,7 +139,7 @@ TEST(NewFd, IsMovedWhereThereIsNoDevNull) {
                 if (const std::string refused = RefuseCalls({SYS_openat}, ENOENT); !refused.empty())
                   return refused;
                 CloseStreams(closed);
-                const std::string wrong = Check(MakeEachKind(ends));
+                std::string wrong = Check(MakeEachKind(ends));
                 if (!wrong.empty()) return wrong;
                 for (int fd = 0; fd <= kStandardFdMax; ++fd) {
                   const bool open = fcntl(fd, F_GETFD) >= 0;

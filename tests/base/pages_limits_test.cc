@@ -50,7 +50,7 @@ size_t Present(const Pages& pages) {
 
 TEST(PagesLimits, MoreThanTheLimitOnFilesIsAnErrorAndNoSignal) {
   EXPECT_EQ(InChild([] {
-              const std::string limited = Limit(RLIMIT_FSIZE, 8 * kMiB);
+              std::string limited = Limit(RLIMIT_FSIZE, 8 * kMiB);
               if (!limited.empty()) return limited;
               if (!Pages::Create("weft-test", 8 * kMiB, Backing::kAllocated).ok()) {
                 return std::string("what the limit allows was refused");
@@ -123,7 +123,7 @@ TEST(PagesLimits, ASystemThatCannotSetMemoryAsideIsToldWithWhatHelps) {
   EXPECT_EQ(InChild([] {
               absl::StatusOr<Pages> pages = Pages::Create("weft-test", kMiB, Backing::kSparse);
               if (!pages.ok()) return pages.status().ToString();
-              const std::string filter = test::RefuseCalls({SYS_fallocate}, EOPNOTSUPP);
+              std::string filter = test::RefuseCalls({SYS_fallocate}, EOPNOTSUPP);
               if (!filter.empty()) return filter;
               return Expect(pages->Allocate(0, kMiB), WEFT_SYSTEM_ERROR,
                             "fallocate: Operation not supported; the system that runs this "

@@ -21,9 +21,12 @@ std::atomic<int> answer = EAI_NONAME;
 
 }  // namespace
 
+// NOLINTBEGIN(bugprone-reserved-identifier): the linker's names.
 extern "C" int __real_getaddrinfo(const char*, const char*, const addrinfo*, addrinfo**);
 extern "C" int __wrap_getaddrinfo(const char* name, const char* service, const addrinfo* hints,
                                   addrinfo** found);
+
+// NOLINTEND(bugprone-reserved-identifier)
 
 int __wrap_getaddrinfo(const char* name, const char* service, const addrinfo* hints,
                        addrinfo** found) {

@@ -86,7 +86,7 @@ TEST(TorchrunVariables, WhatTheCommandLineSaysCountsAndTheVariableIsNotEvenRead)
 }
 
 TEST(TorchrunVariables, WhatWeftrunCannotDoIsRefusedByName) {
-  const std::pair<Variables, const char*> kRows[] = {
+  const std::pair<Variables, const char*> rows[] = {
       {{{"PET_NNODES", "1:4"}}, "PET_NNODES=1:4: weftrun starts a fixed number of nodes"},
       {{{"PET_NNODES", "0"}}, "PET_NNODES=0: must be a whole number from 1 to 65536"},
       {{{"PET_NPROC_PER_NODE", "gpu"}}, "PET_NPROC_PER_NODE=gpu: weftrun does not count devices"},
@@ -96,7 +96,7 @@ TEST(TorchrunVariables, WhatWeftrunCannotDoIsRefusedByName) {
       {{{"PET_RDZV_ENDPOINT", "b:x"}}, "PET_RDZV_ENDPOINT=b:x: its port must be"},
       {{{"PET_RDZV_ENDPOINT", ":5"}}, "PET_RDZV_ENDPOINT=:5: it has no host"},
   };
-  for (const auto& [variables, part] : kRows)
+  for (const auto& [variables, part] : rows)
     EXPECT_THAT(Filled(variables), HasSubstr(part));
   JobShape shape;
   EXPECT_THAT(std::string(Fill({{"PET_NPROC_PER_NODE", "auto"}}, &shape, true).message()),

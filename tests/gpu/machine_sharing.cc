@@ -166,7 +166,7 @@ absl::StatusOr<std::string> TryDescriptor(GpuDevice& device, PeerProcess& peer) 
   WEFT_RETURN_IF_ERROR(block.Create());
   WEFT_RETURN_IF_ERROR(WritePattern(device, block.at(), 1));
   WEFT_ASSIGN_OR_RETURN(const int fd, block.Export());
-  const absl::StatusOr<std::string> said =
+  absl::StatusOr<std::string> said =
       peer.Ask(StrCat("descriptor ", device.device().facts.ordinal), fd);
   close(fd);
   if (!said.ok() || !said->empty()) return said;
@@ -378,7 +378,7 @@ absl::StatusOr<std::string> TryPingPong(GpuDevice& device, const MachineSegment&
       segment.Word(kPing).store(kReleased);
       segment.Word(kPong).store(kReleased);
     }
-    const absl::StatusOr<std::string> said = peer.Receive();
+    absl::StatusOr<std::string> said = peer.Receive();
     if (!us.ok()) return us.status();
     if (!said.ok() || !said->empty()) return said;
     figure.us.push_back(*us);

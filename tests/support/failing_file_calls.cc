@@ -19,8 +19,11 @@ WEFT_WRAP(int, rmdir, EIO, -1, (const char* a), (a))
 WEFT_WRAP(int, lstat, EIO, -1, (const char* a, struct stat* b), (a, b))
 WEFT_WRAP(dirent*, readdir, EIO, nullptr, (DIR * a), (a))
 
+// NOLINTBEGIN(bugprone-reserved-identifier): the linker's names.
 extern "C" int __real_close(int fd);
 extern "C" int __wrap_close(int fd);
+
+// NOLINTEND(bugprone-reserved-identifier)
 
 // Linux closes it whatever close() returns.
 int __wrap_close(int fd) {

@@ -91,7 +91,7 @@ TEST_P(DecoderOpsTest, ProductOfARowWithWeightsOfEachTypeAndLayout) {
 }
 
 TEST_P(DecoderOpsTest, WeightsOf16BitsAreWhatTheyAreWherePowersEnd) {
-  const float kInfinity = std::numeric_limits<float>::infinity();
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
   // The least and the largest float16, some in between, and what is none.
   const std::vector<float> of_fp16 = {0x1p-24f, -0x1p-24f, 0x1.ff8p-15f, 0x1p-14f,
                                       -65504,   1,         -0.0f};

@@ -98,7 +98,7 @@ TEST(CharClass, NextLineIsSpaceAndAsciiControlsAreNot) {
 
 // Text of what the patterns tell apart, with bytes that are no UTF-8 between.
 std::string RandomText(std::mt19937_64& random) {
-  static const char* const kParts[] = {
+  static constexpr const char* kParts[] = {
       "a",      "S",      "'",          "'s",     "'ll",  "re",       " ",   " ",      "  ",
       "\n",     "\r",     "\t",         "1",      "22",   "!",        "-",   "\u00a0", "\u3000",
       "\u4f60", "\u0301", "\U0001f411", "\u0663", "\xff", "\xe4\xbd", "\xc2"};
