@@ -37,7 +37,7 @@ size_t ReadLines(const std::string& path, size_t last_step, std::vector<KeptLine
 
 // Clocks tell no more, and a line is short.
 double Microseconds(double seconds) {
-  return std::round(seconds * 1e6) * 1e-6;
+  return std::round(seconds * 1e6) / 1e6;
 }
 
 nlohmann::ordered_json JsonOf(const PhaseSeconds& phases) {
