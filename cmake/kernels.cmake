@@ -1,6 +1,8 @@
-# weft_kernels(weft_comm SOURCES reduce_float.cc ... [LIBS ...] [FLAGS ...] [BF16]): compiles each source once for every instruction
-# set, and adds the objects to the library; BF16: once more for AVX-512 with its products of bfloat16. WEFT_KERNEL_ISA is the enumerator of Isa that a source is being compiled for; the target
-# of the objects of one set is weft_comm_scalar, weft_comm_avx2 or weft_comm_avx512.
+# weft_kernels(weft_comm SOURCES reduce_float.cc ... [LIBS ...] [FLAGS ...] [BF16]): compiles each source
+# once for every instruction set, and adds the objects to the library. BF16: once more for AVX-512 with its
+# products of bfloat16. WEFT_KERNEL_ISA is the enumerator of Isa that a source is being compiled for; the
+# target of the objects of one set is weft_comm_scalar, weft_comm_avx2, weft_comm_avx512 or
+# weft_comm_avx512bf16.
 #
 # -mfma is safe where multiply-adds are written out, as they are but in the trainer: -ffp-contract=off holds (weft.cmake).
 # No precompiled header and no unity: an inline function of a heavy header, compiled for AVX, would run on CPUs without it.

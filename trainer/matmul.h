@@ -62,6 +62,7 @@ constexpr NumberType InputTypeOf(Precision precision) {
 // The largest operands of a model's products, in numbers.
 struct LargestOperands {
   size_t activations = 0;  // of a product's input or output inside of a block
+  size_t logits = 0;       // of a tile
   size_t weights = 0;
 };
 

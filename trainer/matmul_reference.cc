@@ -122,18 +122,21 @@ const char* NameOf(Precision precision) {
 size_t MatmulBytes(Precision precision, NumberType weights, const LargestOperands& largest,
                    size_t threads) {
   constexpr size_t kHalf = sizeof(uint16_t), kWhole = sizeof(float);
+  const size_t widened = weights == NumberType::kFloat32 ? 0 : kWhole * largest.weights;
   switch (precision) {
     case Precision::kFp32:
-      return weights == NumberType::kFloat32 ? 0 : kWhole * largest.weights;
+      return widened;
     case Precision::kBf16: {
-      size_t converted = weights == NumberType::kBf16 ? 0 : kHalf * largest.weights;
-      if (weights == NumberType::kFp16) converted += kWhole * largest.weights;
-      return converted + kWhole * largest.activations * threads;
+      const size_t rounded = weights == NumberType::kBf16 ? 0 : kHalf * largest.weights;
+      const size_t sums = kWhole * largest.activations * threads;
+      return rounded + sums + (weights == NumberType::kFp16 ? widened : 0);
     }
     case Precision::kFp16:
       break;
   }
-  return (kHalf + kWhole) * (largest.weights + largest.activations);
+  // Rounded, and widened again; weights of 16 bits are as they are.
+  const size_t of_weights = widened > 0 ? widened : (kHalf + kWhole) * largest.weights;
+  return of_weights + (kHalf + kWhole) * std::max(largest.activations, largest.logits);
 }
 
 Precision FastestPrecision() {

@@ -56,7 +56,7 @@ struct Ops {
   void (*attention_backward)(Numbers qkv, Numbers out, const T* lse, Numbers dout,
                              MutableNumbers dqkv, const AttentionShape& shape,
                              const DropoutMask& mask);
-  // GELU in its tanh form; x and out have one type.
+  // GELU in its tanh form; x and out have one type, and out may be x.
   void (*gelu)(Numbers x, MutableNumbers out, size_t rows, size_t columns);
   // dx = dout * gelu'(x), all of one type; dx may be dout. sums[j] += the sum over i of dx[i, j], before it is rounded.
   void (*gelu_backward)(Numbers x, Numbers dout, MutableNumbers dx, T* sums, size_t rows,

@@ -60,6 +60,7 @@ RunPlan PlanRun(const TrainConfig& config, size_t rank, size_t ranks) {
   const size_t batch = LargestMicroBatch(config, ranks), width = config.model.width;
   const LargestOperands largest = {
       .activations = batch * config.model.seq * 4 * width,
+      .logits = HeadTileCount(config.model, batch),
       .weights = width * std::max(4 * width, config.model.padded_vocabulary())};
   plan.activation_bytes =
       WorkingBytes(config.model, batch, config.recompute, InputTypeOf(config.precision)) +

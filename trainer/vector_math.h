@@ -35,8 +35,8 @@ struct WithoutReference<T&> {
 template <typename T>
 using RemoveReference = typename WithoutReference<T>::Type;
 
-// Numbers of 16 bits in memory.
-struct Bf16 {
+// Numbers of 16 bits in memory, which may take the place of float's.
+struct __attribute__((may_alias)) Bf16 {
   uint16_t bits;
 };
 

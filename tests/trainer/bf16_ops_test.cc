@@ -243,15 +243,50 @@ std::vector<std::vector<T>> RunAll(const Ops<T>& ops, size_t rows, size_t width)
           out,  wte,  embedded, wpe, columns, narrow, more, logits, loss};
 }
 
+// The same on bfloat16, and attention.
+std::vector<std::vector<double>> RunAllBf16(const Ops<float>& ops) {
+  constexpr size_t kRows = 1200, kWidth = 75;
+  const std::vector<double> values = RandomValues(kRows * kWidth, 1);
+  const std::vector<float> x = ToFloat(values), gain(kWidth, 2.0f), bias(kWidth, 1.0f);
+  std::vector<Token> tokens(kRows, Token{3});
+  std::vector<float> mean(kRows), rstd(kRows), sums(3 * kWidth), dropped = x, logits = x;
+  Matrix norm(kRows, kWidth), gelu(kRows, kWidth), dgelu(kRows, kWidth), narrow(kRows, kWidth);
+  ops.layer_norm(x.data(), gain.data(), bias.data(), norm.view(), mean.data(), rstd.data(), kRows,
+                 kWidth);
+  ops.gelu(norm.view(), gelu.view(), kRows, kWidth);
+  ops.gelu_backward(norm.view(), gelu.view(), dgelu.view(), sums.data(), kRows, kWidth);
+  ops.column_sum(gelu.view(), sums.data() + kWidth, kRows, kWidth);
+  ops.narrow(x.data(), narrow.view(), sums.data() + 2 * kWidth, kRows, kWidth);
+  ops.dropout(x.data(), dropped.data(), kRows, kWidth, {.key = 1, .threshold = 9'000});
+  const double loss =
+      ops.cross_entropy(logits.data(), tokens.data(), 0.5, kBf16, kRows, kWidth, kWidth);
+  const AttentionShape shape{3, 70, 5, 8};
+  constexpr size_t kTokens = 210, kHeadWidth = 40;
+  const Matrix qkv(kTokens, 3 * kHeadWidth, RandomValues(kTokens * 3 * kHeadWidth, 2));
+  Matrix mixed(kTokens, kHeadWidth), dqkv(kTokens, 3 * kHeadWidth);
+  std::vector<float> lse(kTokens * shape.heads);
+  ops.attention(qkv.view(), mixed.view(), lse.data(), shape, {});
+  ops.attention_backward(qkv.view(), mixed.view(), lse.data(), mixed.view(), dqkv.view(), shape,
+                         {});
+  const auto doubles = [](const std::vector<float>& numbers) {
+    return std::vector<double>(numbers.begin(), numbers.end());
+  };
+  return {norm.values(),   gelu.values(), dgelu.values(), narrow.values(),
+          mixed.values(),  dqkv.values(), doubles(sums),  doubles(dropped),
+          doubles(logits), doubles(lse),  {loss}};
+}
+
 TEST_P(Bf16OpsTest, AnyNumberOfThreadsGivesTheSameBits) {
   for (const size_t width : {16, 75}) {
     omp_set_num_threads(1);
     const auto one = RunAll(ops(), 1200, width);
     const auto one64 = RunAll(OpsFor<double>(GetParam()), 1200, width);
+    const auto one16 = RunAllBf16(ops());
     for (const int threads : {2, 3, 7}) {
       omp_set_num_threads(threads);
       EXPECT_EQ(RunAll(ops(), 1200, width), one) << threads;
       EXPECT_EQ(RunAll(OpsFor<double>(GetParam()), 1200, width), one64) << threads;
+      EXPECT_EQ(RunAllBf16(ops()), one16) << threads;
     }
   }
   omp_set_num_threads(1);
