@@ -440,5 +440,31 @@ TEST(TextGenerator, BeginsItsWindowAnewWithTheLastHalfAndIsTheSameWithEveryStrat
   EXPECT_EQ(texts[0].size(), 3 + kCount);
 }
 
+// The activations make room for a sample, and are there again as they were, in the type of the run's products.
+TEST(TextGenerator, ASampleBetweenStepsChangesNoBitOfThem) {
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16, Precision::kFp16}) {
+    if (!PrecisionSupported(precision)) continue;
+    SCOPED_TRACE(NameOf(precision));
+    TrainConfig config = SmallConfig();
+    config.precision = precision;
+    config.recompute = Recompute::kSelective;
+    std::vector<std::vector<double>> losses;
+    for (const bool sampled : {false, true}) {
+      RunAsThreads(1, [&](size_t, weft_group_t group) {
+        Trainer trainer(config, TestText(), group);
+        trainer.Begin();
+        losses.emplace_back();
+        for (size_t step = 0; step < 4; step++) {
+          losses.back().push_back(trainer.Step(step).loss);
+          if (sampled) trainer.Generate({'a'}, 2 * config.model.seq, 0.8, 40);
+        }
+        losses.back().push_back(trainer.Evaluate({0, 100, 200}).value());
+      });
+    }
+    ASSERT_EQ(losses.size(), 2u);
+    EXPECT_EQ(losses[0], losses[1]);
+  }
+}
+
 }  // namespace
 }  // namespace weft::trainer::decoder_test
