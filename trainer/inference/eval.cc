@@ -76,7 +76,7 @@ void CheckTokens(const RunData& data, const LoadedModel& loaded) {
 
 void CheckSameData(const RunData& data, weft_group_t group) {
   const std::string own = data.Identity();
-  const std::string first = HearOfFirst(group, [&] { return own; });
+  const std::string first = HearOfFirst(group, [&] { return std::string(own); });
   if (AllSay(group, own == first)) return;
   ThrowOnAllRanks(group, "the ranks read different text; give all ranks the same --data");
 }
