@@ -239,6 +239,20 @@ class InferenceTest(unittest.TestCase):
         self.refuse("--tokens: .* is no whole number", "sample", "--from", "runs/own", "--tokens", "some")
         self.refuse(f"the tokenizer has a vocabulary of {_VOCABULARY}", "sample", "--from", "runs/bytes", "--tokenizer", "tokens/tokenizer.json")
 
+    def test_a_model_of_other_mathematics_is_refused(self):
+        self.run_it("export", "--from", "runs/own", "--out", "other")
+        path = self.root / "other" / "config.json"
+        good = json.loads(path.read_text())
+        for key, value in (("activation_function", "relu"), ("activation_function", "gelu"), ("layer_norm_epsilon", 1e-6), ("scale_attn_weights", False),
+                           ("scale_attn_by_inverse_layer_idx", True), ("n_inner", 5 * _WIDTH), ("add_cross_attention", True)):
+            with self.subTest(f"{key} {value}"):
+                path.write_text(json.dumps({**good, key: value}))
+                self.refuse(f"says {key} ", "eval", "--from", "other", "--data", "tokens", ranks=2)
+        path.write_text(json.dumps({**good, "activation_function": "relu"}))
+        self.refuse("says activation_function ", *_SHAPE, *_TRAINING, "--head", "own", "--data", "tokens", "--init", "other/model.safetensors", "--steps", 1)
+        path.write_text(json.dumps({**good, "activation_function": "gelu_pytorch_tanh", "n_inner": None}))
+        self.eval("--from", "other", "--data", "tokens", "--windows", 4)
+
     def test_files_of_llmc_that_are_none_are_refused(self):
         self.run_it("export", "--from", "runs/tied", "--out", "bad/good.bin", "--format", "llm.c")
         data = (self.root / "bad" / "good.bin").read_bytes()

@@ -1,8 +1,11 @@
 #include "trainer/model_files/gpt2_file.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <system_error>
+#include <vector>
 
 #include <fmt/core.h>
 #include <fmt/ranges.h>
@@ -30,6 +33,29 @@ const SafetensorsTensor* TensorOf(const SafetensorsFile& file, const std::string
   return found != nullptr ? found : file.Find(kPrefix + name);
 }
 
+// Throws BadInput if the config.json of transformers is of a model that computes otherwise than this one: tensors of the same shape would
+// give other numbers, and nobody would be told. A key that is not there has transformers' default, which is what is computed here.
+void CheckMathematics(const nlohmann::json& config, const fs::path& path) {
+  const auto check = [&](const char* key, const std::vector<nlohmann::json>& computed) {
+    const auto found = config.find(key);
+    if (found == config.end()) return;
+    if (std::find(computed.begin(), computed.end(), *found) != computed.end()) return;
+    throw BadInput(fmt::format(
+        "{} says {} {}, and weft_train computes GPT-2 with {} alone; the model cannot be used",
+        path.string(), key, found->dump(-1, ' ', true, nlohmann::json::error_handler_t::replace),
+        computed.front().dump()));
+  };
+  check("model_type", {"gpt2"});
+  check("activation_function", {"gelu_new", "gelu_pytorch_tanh"});
+  check("layer_norm_epsilon", {1e-5});
+  check("scale_attn_weights", {true});
+  check("scale_attn_by_inverse_layer_idx", {false});
+  check("add_cross_attention", {false});
+  const auto inner = config.find("n_inner"), width = config.find("n_embd");
+  if (inner != config.end() && width != config.end() && width->is_number_unsigned())
+    check("n_inner", {4 * width->get<uint64_t>(), nullptr});
+}
+
 // What the config.json beside a file says; 0: nothing.
 size_t HeadsBeside(const fs::path& file, fs::path* config_path) {
   *config_path = file.parent_path() / "config.json";
@@ -37,6 +63,7 @@ size_t HeadsBeside(const fs::path& file, fs::path* config_path) {
   if (!in) return 0;
   const nlohmann::json config = nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false);
   if (!config.is_object()) return 0;
+  CheckMathematics(config, *config_path);
   const auto heads = config.find("n_head");
   return heads != config.end() && heads->is_number_unsigned() ? heads->get<size_t>() : 0;
 }
