@@ -5,10 +5,16 @@
 namespace weft::trainer {
 namespace {
 
-// Batches between looks at whether a rank was asked to end: well below a second.
-constexpr size_t kLookEvery = 16;
+// Well below a second of a slow core. A forward of more of them is one look.
+constexpr double kFlopsBetweenLooks = 4e9;
+constexpr double kForwardsBetweenLooksMax = 16;
 
 }  // namespace
+
+size_t ForwardsBetweenLooks(const ModelConfig& config, size_t tokens) {
+  const double forward = FlopsPerToken(config) / 3 * double(tokens);  // backward has twice as many
+  return size_t(std::clamp(kFlopsBetweenLooks / forward, 1.0, kForwardsBetweenLooksMax));
+}
 
 std::vector<size_t> SpreadWindows(size_t text_tokens, size_t seq, size_t count) {
   const size_t windows = text_tokens == 0 ? 0 : (text_tokens - 1) / seq;
@@ -38,9 +44,10 @@ std::optional<double> Evaluation::MeanLoss(const TokenText& text,
   // Every rank makes the same number of calls: a strategy that gathers parameters needs that.
   const size_t longest = (offsets.size() + parallel_.size() - 1) / parallel_.size();
   const size_t batches = (longest + micro_batch_ - 1) / micro_batch_;
-  for (size_t first = 0; first < batches; first += kLookEvery) {
+  const size_t look_every = ForwardsBetweenLooks(config_, micro_batch_ * config_.seq);
+  for (size_t first = 0; first < batches; first += look_every) {
     if (first > 0 && asked_to_end()) return std::nullopt;
-    const size_t count = std::min(kLookEvery, batches - first);
+    const size_t count = std::min(look_every, batches - first);
     parallel_.BeginEvaluation(count);
     for (size_t b = first; b < first + count; b++) {
       const size_t from = std::min(end, begin + b * micro_batch_);

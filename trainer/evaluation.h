@@ -30,6 +30,10 @@ inline size_t ContextTokens(size_t seq) {
   return seq / 2;
 }
 
+// After how many forwards of so many tokens the ranks look again whether one was asked to end. By the model alone, so that all ranks look
+// after the same one.
+size_t ForwardsBetweenLooks(const ModelConfig& config, size_t tokens);
+
 class Evaluation {
  public:
   // `micro_batch`: windows of a forward. All is borrowed.

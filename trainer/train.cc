@@ -25,9 +25,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Tokens of a sample between looks at whether a rank was asked to end: well below a second.
-constexpr size_t kLookEvery = 16;
-
 double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
@@ -234,8 +231,9 @@ std::vector<Token> Trainer::Generate(std::vector<Token> text, size_t count, doub
   const TokenChoice choice = {temperature, top, config_.seed};
   activations_.reset();
   TextGenerator generator(config_.model, parallel_, text, size_t(config_.threads), below);
+  const size_t look_every = ForwardsBetweenLooks(config_.model, 1);
   for (size_t i = 0; i < count; i++) {
-    if (i % kLookEvery == 0 && AskedToEnd()) break;
+    if (i % look_every == 0 && AskedToEnd()) break;
     text.push_back(generator.Next(choice));
   }
   return text;
