@@ -116,6 +116,11 @@ uint64_t DataParallel::Any(uint64_t bits) {
   return bits;
 }
 
+void DataParallel::HearFirst(void* values, size_t bytes) {
+  Check(weft_broadcast(values, values, bytes, WEFT_UINT8, 0, group_, nullptr, nullptr),
+        "hearing what rank 0 has chosen");
+}
+
 RankReports DataParallel::Report() const {
   RankReports report;
   report.summary.struct_size = sizeof report.summary;

@@ -96,6 +96,8 @@ class DataParallel : public UnitHooks<float> {
   std::vector<double> Gather(double value);
   // The bits that any rank passes, between steps. Collective.
   uint64_t Any(uint64_t bits);
+  // All ranks get what rank 0 passes, between steps. Collective.
+  void HearFirst(void* values, size_t bytes);
 
   // What every rank keeps, and the times of its steps since the last call, between steps. Collective.
   RankReports Report() const;

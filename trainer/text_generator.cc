@@ -1,6 +1,7 @@
 #include "trainer/text_generator.h"
 
 #include <algorithm>
+#include <cstdint>
 
 namespace weft::trainer {
 
@@ -12,6 +13,10 @@ TextGenerator::TextGenerator(const ModelConfig& config, DataParallel& parallel,
       decoder_(config, parallel, threads) {
   const std::span<const Token> seen = prompt.last(std::min(prompt.size(), config.seq));
   window_.assign(seen.begin(), seen.end());
+  uint64_t count = window_.size();
+  parallel_.HearFirst(&count, sizeof count);
+  window_.resize(count);
+  parallel_.HearFirst(window_.data(), count * sizeof(Token));
 }
 
 Token TextGenerator::Next(const TokenChoice& choice) {
@@ -29,8 +34,10 @@ Token TextGenerator::Next(const TokenChoice& choice) {
     parallel_.Finish();
     parallel_.EndStep();
   }
-  window_.push_back(ChooseToken({logits, below_}, choice, chosen_++));
-  return window_.back();
+  Token token = parallel_.rank() == 0 ? ChooseToken({logits, below_}, choice, chosen_++) : 0;
+  parallel_.HearFirst(&token, sizeof token);
+  window_.push_back(token);
+  return token;
 }
 
 }  // namespace weft::trainer

@@ -1,5 +1,6 @@
-// Continues a text with a model whose parameters a shard context has: every rank computes the same tokens, and takes part in gathering
-// where parameters are sharded.
+// Continues a text with a model whose parameters a shard context has. Every rank computes the logits, as it takes part in gathering where
+// parameters are sharded, and rank 0 alone chooses the tokens: logits of different CPUs differ in their last bits, and ranks whose texts
+// have parted would wait for each other in vain.
 //
 //   TextGenerator generator(config.model, parallel, prompt, threads);
 //   while (wanted) text.push_back(generator.Next(choice));
@@ -27,10 +28,12 @@ namespace weft::trainer {
 
 class TextGenerator {
  public:
-  // `prompt`: of a token at least; the last `seq` of them count. `below`: tokens from this on are never chosen.
+  // `prompt`, `below` and what Next is passed: rank 0's count. `prompt`: of a token at least; the last `seq` of them count. `below`: tokens
+  // from this on are never chosen.
   TextGenerator(const ModelConfig& config, DataParallel& parallel, std::span<const Token> prompt,
                 size_t threads, size_t below = SIZE_MAX);
 
+  // The same on all ranks.
   Token Next(const TokenChoice& choice);
 
  private:
