@@ -127,11 +127,12 @@ std::string WhereRanksDiffer(weft_group_t group, const ResolvedConfig& own) {
                      more > 0 ? fmt::format("; {} more options differ", more) : "");
 }
 
-void AgreeOnConfig(weft_group_t group, const ResolvedConfig& own) {
+void AgreeOnConfig(weft_group_t group, const ResolvedConfig& own, const char* verb) {
   const std::string differences = WhereRanksDiffer(group, own);
   if (differences.empty()) return;
-  ThrowOnAllRanks(group, "the ranks would train different things: " + differences +
-                             "; give all ranks the same");
+  ThrowOnAllRanks(group, fmt::format("the ranks would {} different things: {}; give all ranks the "
+                                     "same",
+                                     verb, differences));
 }
 
 void ThrowOnAllRanks(weft_group_t group, const std::string& sentence) {

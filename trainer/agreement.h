@@ -1,4 +1,4 @@
-// What the ranks of a run must have in common before they train, and how they end together if they have not.
+// What ranks must have in common before they train a model or use it, and how they end together if they have not.
 //
 //   config.train.precision = AgreeOnPrecision(group, config);
 //   AgreeOnConfig(group, ResolveConfig(config, corpus, size));     // throws BadInput on all ranks alike
@@ -23,8 +23,8 @@ Precision AgreeOnPrecision(weft_group_t group, const ProgramConfig& config);
 // What the ranks differ in, with the values and whose they are; "" if they are alike. The same sentence on all ranks.
 std::string WhereRanksDiffer(weft_group_t group, const ResolvedConfig& own);
 
-// Throws BadInput on all ranks if they differ.
-void AgreeOnConfig(weft_group_t group, const ResolvedConfig& own);
+// Throws BadInput on all ranks if they differ: "the ranks would `verb` different things".
+void AgreeOnConfig(weft_group_t group, const ResolvedConfig& own, const char* verb = "train");
 
 // "ranks 0, 2 and 3", "rank 1"; of many the first ones.
 std::string NameRanks(const std::vector<size_t>& ranks);

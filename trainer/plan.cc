@@ -57,15 +57,22 @@ std::string DescribeSharding(const TrainConfig& config, const RunPlan& run, size
 RunPlan PlanRun(const TrainConfig& config, size_t rank, size_t ranks) {
   RunPlan plan;
   plan.sharding = DataParallel::PlanOf(ModelUnits(config.model), config, rank, ranks);
-  const size_t batch = LargestMicroBatch(config, ranks), width = config.model.width;
-  const LargestOperands largest = {
-      .activations = batch * config.model.seq * 4 * width,
-      .logits = HeadTileCount(config.model, batch),
-      .weights = width * std::max(4 * width, config.model.padded_vocabulary())};
+  const size_t batch = LargestMicroBatch(config, ranks);
   plan.activation_bytes =
       WorkingBytes(config.model, batch, config.recompute, InputTypeOf(config.precision)) +
-      MatmulBytes(config.precision, config.param_type, largest, size_t(config.threads));
+      ProductBytes(config.model, config.precision, config.param_type, batch * config.model.seq,
+                   size_t(config.threads));
   return plan;
+}
+
+uint64_t ProductBytes(const ModelConfig& model, Precision precision, NumberType weights,
+                      size_t rows, size_t threads) {
+  const size_t width = model.width;
+  const LargestOperands largest = {
+      .activations = rows * 4 * model.width,
+      .logits = std::min(kHeadTileRows, rows) * model.padded_vocabulary(),
+      .weights = model.width * std::max(4 * model.width, model.padded_vocabulary())};
+  return MatmulBytes(precision, weights, largest, threads);
 }
 
 std::string DescribePlan(const TrainConfig& t, const RunPlan& plan, size_t ranks,
@@ -131,7 +138,7 @@ uint64_t ThisMachine() {
   return std::hash<std::string>()(id);
 }
 
-void CheckMemory(weft_group_t group, const RunPlan& plan) {
+void CheckMemory(weft_group_t group, const RunPlan& plan, const char* advice) {
   int size = 1;
   Check(weft_group_size(group, &size), "asking for the group's size");
   const Need own = {ThisMachine(), plan.Bytes(), FreeMemoryBytes()};
@@ -153,11 +160,10 @@ void CheckMemory(weft_group_t group, const RunPlan& plan) {
     ThrowOnAllRanks(
         group,
         fmt::format("the model does not fit: {} need{} {} of memory{}, and {} are free on the "
-                    "machine ({}); use a smaller model, --batch or --seq, a --strategy that shards "
-                    "more, --offload, or more machines",
+                    "machine ({}); {}",
                     NameRanks(ranks), ranks.size() == 1 ? "s" : "", FormatBytes(uint64_t(bytes)),
                     ranks.size() == 1 ? "" : " together", FormatBytes(free_bytes),
-                    DescribeMemory(plan)));
+                    DescribeMemory(plan), advice));
   }
 }
 

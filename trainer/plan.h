@@ -31,6 +31,10 @@ struct RunPlan {
 // Local. Throws BadInput or WeftFailure for what cannot be planned, such as a budget that is too small.
 RunPlan PlanRun(const TrainConfig& config, size_t rank, size_t ranks);
 
+// What the products of a model work in, beside activations and weights; the largest has so many rows, which are tokens.
+uint64_t ProductBytes(const ModelConfig& model, Precision precision, NumberType weights,
+                      size_t rows, size_t threads);
+
 // The lines before step 1 that say what is trained, and how. `train_bytes`: of the text; 0: it is not known, and epochs are not told.
 std::string DescribePlan(const TrainConfig& config, const RunPlan& plan, size_t ranks,
                          size_t train_bytes);
@@ -48,8 +52,14 @@ uint64_t FreeMemoryBytes();
 // Ranks of one machine have the same.
 uint64_t ThisMachine();
 
-// Compares what the ranks of each machine will take together with what is free there. Collective.
-void CheckMemory(weft_group_t group, const RunPlan& plan);
+// What to do where a run does not fit.
+inline constexpr const char* kRunMemoryAdvice =
+    "use a smaller model, --batch or --seq, a --strategy that shards more, --offload, or more "
+    "machines";
+
+// Compares what the ranks of each machine will take together with what is free there. `advice`: what to do where that is too little.
+// Collective.
+void CheckMemory(weft_group_t group, const RunPlan& plan, const char* advice = kRunMemoryAdvice);
 
 // "4.50 MB", powers of 1000.
 std::string FormatBytes(uint64_t bytes);

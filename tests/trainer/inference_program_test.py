@@ -94,9 +94,9 @@ class InferenceTest(unittest.TestCase):
         return done.stdout
 
     @classmethod
-    def call(cls, *words, ranks=0):
+    def call(cls, *words, ranks=0, cwd="."):
         launch = [weftrun, "-n", str(ranks)] if ranks else []
-        done = subprocess.run([*launch, weft_train, *map(str, words)], cwd=cls.root, env=dict(os.environ, WEFT_TUNE="static"), stdout=subprocess.PIPE,
+        done = subprocess.run([*launch, weft_train, *map(str, words)], cwd=cls.root / cwd, env=dict(os.environ, WEFT_TUNE="static"), stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, text=True, timeout=_DEADLINE_S, check=False)
         if ranks:
             done.stdout, done.stderr = (re.sub(r"^\[0\] ", "", text, flags=re.MULTILINE) for text in (done.stdout, done.stderr))
@@ -117,8 +117,8 @@ class InferenceTest(unittest.TestCase):
     def sample(self, *words, ranks=0):
         return self.run_it("sample", *words, ranks=ranks)
 
-    def refuse(self, wrong, *words, ranks=0):
-        done = self.call(*words, ranks=ranks)
+    def refuse(self, wrong, *words, ranks=0, cwd="."):
+        done = self.call(*words, ranks=ranks, cwd=cwd)
         lines = [line for line in done.stderr.splitlines() if not line.startswith("weftrun")]
         self.assertEqual((2, 1), (done.returncode, len(lines)), done.stderr + done.stdout)
         self.assertRegex(lines[0], wrong)
@@ -223,11 +223,15 @@ class InferenceTest(unittest.TestCase):
             self.refuse("--from tokens is no model", verb, "--from", "tokens", *more)
             self.refuse("--from text is no model", verb, "--from", "text", *more, ranks=2)
             self.refuse("--strategy magic is unknown", verb, "--from", "runs/own", "--strategy", "magic", *more)
+            self.refuse("there is no backward; use full-shard", verb, "--from", "runs/own", "--strategy", "fraction", *more)
             self.refuse("--nonsense", verb, "--from", "runs/own", "--nonsense", *more, ranks=2)
         (self.root / "runs" / "empty").mkdir()
         (self.root / "runs" / "empty" / "config.json").write_text((self.root / "runs" / "own" / "config.json").read_text())
         self.refuse("there is no checkpoint", "eval", "--from", "runs/empty")
         self.refuse("--data absent", "eval", "--from", "runs/bytes", "--data", "absent", ranks=2)
+        (self.root / "elsewhere").mkdir()
+        self.refuse("the --data of the model's own run, as seen from here: --data text.*; give --data", "eval", "--from", self.root / "runs" / "bytes",
+                    cwd="elsewhere")
         (self.root / "short").write_text("short text\n")
         self.refuse("needs at least 25", "eval", "--from", "runs/bytes", "--data", "short")
         self.refuse("make files of tokens", "eval", "--from", "runs/own", "--data", "text")
@@ -238,6 +242,74 @@ class InferenceTest(unittest.TestCase):
         self.refuse("--temperature nan is out of range", "sample", "--from", "runs/own", "--temperature", "nan")
         self.refuse("--tokens: .* is no whole number", "sample", "--from", "runs/own", "--tokens", "some")
         self.refuse(f"the tokenizer has a vocabulary of {_VOCABULARY}", "sample", "--from", "runs/bytes", "--tokenizer", "tokens/tokenizer.json")
+
+    def call_each(self, *words, own=(), before=""):
+        """Two ranks, each with words of its own at the end."""
+        with_own = before + 'eval "set -- \\"\\$@\\" \\$OWN$RANK"; exec "$@"'
+        environment = dict(os.environ, WEFT_TUNE="static", **{f"OWN{rank}": text for rank, text in enumerate(own)})
+        done = subprocess.run([weftrun, "-n", "2", "sh", "-c", with_own, "sh", weft_train, *map(str, words)], cwd=self.root, env=environment,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=_DEADLINE_S, check=False)
+        return done.returncode, *(re.sub(r"^\[0\] ", "", text, flags=re.MULTILINE) for text in (done.stdout, done.stderr))
+
+    def test_rank_0_alone_chooses_the_tokens_and_the_end(self):
+        words = ("sample", "--from", "runs/tied", "--prompt", "int ", "--tokens", 2 * _SEQ)
+        for strategy in ("ddp", "full-shard"):
+            base = (*words, "--strategy", strategy)
+            text = self.run_it(*base)
+            # A vocabulary in which rank 1 finds the end of the text at the first token, and one that rank 1 has not got.
+            first = self.run_it(*base[:6], 1)[len("int "):-1]
+            taken = next(token for token in self.vocabulary()["model"]["vocab"] if first == self.text_of(token))
+            for wrong in (self.end_at(taken), "absent"):
+                with self.subTest(strategy=strategy, wrong=wrong):
+                    code, out, err = self.call_each(*base, own=("--tokenizer tokens/tokenizer.json", f"--tokenizer {wrong}"))
+                    self.assertEqual((0, text), (code, out), err)
+
+    def vocabulary(self):
+        return json.loads((self.root / "tokens" / "tokenizer.json").read_text())
+
+    @staticmethod
+    def text_of(token):
+        to_byte = byte_of_char()
+        return bytes(to_byte[char] for char in token).decode("utf-8", "replace") if set(token) <= set(to_byte) else None
+
+    def end_at(self, token):
+        """A vocabulary with that token and the end of text changed over."""
+        vocabulary = self.vocabulary()
+        numbers = vocabulary["model"]["vocab"]
+        added = next(entry for entry in vocabulary["added_tokens"] if entry["content"] == "<|endoftext|>")
+        old, new = added["id"], numbers[token]
+        numbers[token], added["id"] = old, new
+        if "<|endoftext|>" in numbers:
+            numbers["<|endoftext|>"] = new
+        (self.root / "changed.json").write_text(json.dumps(vocabulary))
+        return "changed.json"
+
+    def test_ranks_whose_options_differ_end_with_one_sentence(self):
+        for verb, option, values in (("eval", "--windows", (8, 9)), ("eval", "--batch", (2, 3)), ("eval", "--dtype", ("fp32", "auto")),
+                                     ("sample", "--seed", (1, 2)), ("sample", "--prompt", ("int", "x")), ("sample", "--tokens", (3, 4)),
+                                     ("sample", "--top-k", (0, 3)), ("sample", "--temperature", ("0.5", "0.6")),
+                                     ("sample", "--strategy", ("ddp", "full-shard"))):
+            with self.subTest(option):
+                code, out, err = self.call_each(verb, "--from", "runs/own", own=[f"{option} {value}" for value in values])
+                lines = [line for line in err.splitlines() if not line.startswith("weftrun")]
+                self.assertEqual((2, 1, ""), (code, len(lines), out), err)
+                quote = '"' if option == "--prompt" else ""
+                self.assertIn(f"{option} is {quote}{values[0]}{quote} on rank 0, {quote}{values[1]}{quote} on rank 1; give all ranks the same", lines[0])
+
+    def test_memory_is_that_of_the_windows_there_are(self):
+        expected = self.eval("--from", "runs/own", "--windows", 8)["loss"]
+        self.assertAlmostEqual(1, self.eval("--from", "runs/own", "--windows", 8, "--batch", 1000000, ranks=2)["loss"] / expected, delta=2e-6)
+
+        # A model of 206 GB on each of four ranks; no byte of it is on the disk.
+        seq, vocabulary, layers, width = 8, 256, 256, 4096
+        numbers = (vocabulary + seq + 2) * width + layers * (12 * width * width + 13 * width)
+        with open(self.root / "huge.bin", "wb") as file:
+            file.write(struct.pack("<8i", 20240326, 3, seq, vocabulary, layers, 8, width, vocabulary))
+            file.truncate(1024 + 4 * numbers)
+        self.refuse("does not fit.* on the machine .*; use a smaller model or --batch, a --strategy that shards more, or more machines$", "eval", "--from",
+                    "huge.bin", "--data", "text", ranks=4)
+        self.refuse("does not fit.*; use a smaller model, a --strategy that shards more, or more machines$", "sample", "--from", "huge.bin", "--tokenizer",
+                    "byte", ranks=4)
 
     def test_a_model_of_other_mathematics_is_refused(self):
         self.run_it("export", "--from", "runs/own", "--out", "other")

@@ -1,5 +1,6 @@
 #include "trainer/inference/eval.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
@@ -8,6 +9,7 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
@@ -43,6 +45,18 @@ struct EvalResult {
   }
 };
 
+// What all ranks must have alike. Of the text it is the contents, which are compared when it is open.
+ResolvedConfig OptionsOf(const EvalConfig& config) {
+  const auto option = [](const char* key, std::string value) {
+    return ResolvedOption{.key = key, .value = std::move(value), .scope = Scope::kStart};
+  };
+  ResolvedConfig options = OptionsOf(config.use);
+  options.push_back(option("windows", std::to_string(config.windows)));
+  options.push_back(option("batch", std::to_string(config.batch)));
+  options.push_back(option("dtype", config.best_precision ? "auto" : NameOf(config.precision)));
+  return options;
+}
+
 Precision AgreedPrecision(const EvalConfig& config, weft_group_t group) {
   ProgramConfig program;
   program.best_precision = config.best_precision;
@@ -56,6 +70,18 @@ const std::vector<std::string>& DataOf(const EvalConfig& config, const LoadedMod
   if (!config.data.empty()) return config.data;
   if (loaded.kind() == SavedModel::Kind::kRun) return loaded.run().data;
   throw BadInput("--data is missing: the model is no run's, so nothing says which text it is for");
+}
+
+RunData OpenData(const EvalConfig& config, const LoadedModel& loaded) {
+  try {
+    return RunData(DataOf(config, loaded), ProgramDirectory());
+  } catch (const BadInput& error) {
+    if (!config.data.empty() || loaded.kind() != SavedModel::Kind::kRun) throw;
+    throw BadInput(
+        fmt::format("the --data of the model's own run, as seen from here: {}; give "
+                    "--data, or start where the run was started",
+                    error.what()));
+  }
 }
 
 // That the text's tokens are those that the model has learned.
@@ -125,9 +151,10 @@ std::string Json(const EvalResult& r, const LoadedModel& loaded, const char* pre
 }  // namespace
 
 int RunEval(const EvalConfig& config, weft_group_t group) {
+  AgreeOnConfig(group, OptionsOf(config), "judge");
   LoadedModel loaded(config.use, group);
   const ModelConfig& model = loaded.model();
-  RunData data(DataOf(config, loaded), ProgramDirectory());
+  RunData data = OpenData(config, loaded);
   CheckTokens(data, loaded);
   data.CheckVocabulary(model.vocabulary);
   CheckSameData(data, group);
@@ -140,13 +167,20 @@ int RunEval(const EvalConfig& config, weft_group_t group) {
                     "needs at least {}; give more data",
                     text.size(), model.seq, model.seq + 1));
   const Precision precision = AgreedPrecision(config, group);
-  loaded.Load(WorkingBytes(model, config.batch, Recompute::kFull, InputTypeOf(precision)));
+  // No more than a rank has.
+  const size_t batch =
+      std::min(config.batch, (windows.size() + loaded.ranks() - 1) / loaded.ranks());
+  loaded.Load({.bytes = WorkingBytes(model, batch, Recompute::kFull, InputTypeOf(precision)),
+               .rows = batch * model.seq,
+               .precision = precision,
+               .advice = "use a smaller model or --batch, a --strategy that shards more, or more "
+                         "machines"});
 
   const auto start = Clock::now();
   const std::unique_ptr<Matmul<float>> matmul = MakeMatmul<float>(precision);
-  Model<float> made(model, config.batch, *matmul, loaded.parallel());
-  Activations<float> kept(model, config.batch, Recompute::kFull, made.input_type());
-  Evaluation evaluation(model, config.batch, loaded.parallel(), made);
+  Model<float> made(model, batch, *matmul, loaded.parallel());
+  Activations<float> kept(model, batch, Recompute::kFull, made.input_type());
+  Evaluation evaluation(model, batch, loaded.parallel(), made);
   uint64_t requests = 0;
   const std::optional<double> loss = evaluation.MeanLoss(text, windows, kept, [&] {
     requests = loaded.parallel().Any(PendingRequests());

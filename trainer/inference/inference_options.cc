@@ -21,8 +21,16 @@ void AddUse(CLI::App& app, UseConfig& use) {
                  ".safetensors file; llm.c's file of weights")
       ->required();
   app.add_option_function<std::string>(
-         "--strategy", [&use](const std::string& text) { use.strategy = ParseStrategy(text); },
-         "how the weights are spread over the ranks: ddp, every rank has all; full-shard")
+         "--strategy",
+         [&use](const std::string& text) {
+           use.strategy = ParseStrategy(text);
+           if (use.strategy == WEFT_SHARD_FRACTION)
+             throw BadInput(
+                 "--strategy fraction keeps blocks from forward to backward, and there is no "
+                 "backward; use full-shard");
+         },
+         "how the weights are spread over the ranks: ddp, zero1 or zero2, every rank has all; "
+         "full-shard or shard-grad-op, each has a share; hybrid, each machine has all")
       ->default_str("ddp");
   app.add_option("--threads", use.threads, "threads per rank")
       ->capture_default_str()

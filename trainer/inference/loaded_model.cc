@@ -57,7 +57,14 @@ size_t SizeOf(weft_group_t group) {
 
 }  // namespace
 
-LoadedModel::LoadedModel(const UseConfig& use, weft_group_t group) : use_(use), group_(group) {
+ResolvedConfig OptionsOf(const UseConfig& use) {
+  const std::string strategy = weft_shard_preset_name(use.strategy);
+  return {{.key = "from", .value = use.from, .scope = Scope::kStart},
+          {.key = "strategy", .value = strategy, .scope = Scope::kStart}};
+}
+
+LoadedModel::LoadedModel(const UseConfig& use, weft_group_t group)
+    : use_(use), group_(group), ranks_(SizeOf(group)) {
 #ifdef _OPENMP
   omp_set_num_threads(use.threads);
 #endif
@@ -66,19 +73,20 @@ LoadedModel::LoadedModel(const UseConfig& use, weft_group_t group) : use_(use), 
   kind_ = ReadShape(shape, &run_.model);
   // Checkpoints are read by all ranks.
   if (kind_ == SavedModel::Kind::kRun) run_ = ReadRunModel(use.from, kOption);
-  CheckConfig(ConfigOf(use, run_, SizeOf(group)), SizeOf(group));
+  CheckConfig(ConfigOf(use, run_, ranks_), ranks_);
 }
 
-void LoadedModel::Load(uint64_t working_bytes) {
-  const size_t ranks = SizeOf(group_);
-  const TrainConfig config = ConfigOf(use_, run_, ranks);
+void LoadedModel::Load(const WorkingMemory& working) {
+  const TrainConfig config = ConfigOf(use_, run_, ranks_);
   const std::vector<UnitSpec> units = ModelUnits(run_.model);
   int rank = 0;
   Check(weft_group_rank(group_, &rank), "asking for the rank");
   RunPlan plan;
-  plan.sharding = DataParallel::PlanOf(units, config, size_t(rank), ranks);
-  plan.activation_bytes = working_bytes;
-  CheckMemory(group_, plan);
+  plan.sharding = DataParallel::PlanOf(units, config, size_t(rank), ranks_);
+  plan.activation_bytes =
+      working.bytes + ProductBytes(run_.model, working.precision, run_.param_type, working.rows,
+                                   size_t(use_.threads));
+  CheckMemory(group_, plan, working.advice);
   parallel_ = std::make_unique<DataParallel>(group_, units, config);
   path_ = use_.from;
   if (kind_ == SavedModel::Kind::kRun) {

@@ -2,7 +2,7 @@
 //
 //   LoadedModel loaded(config.use, group);
 //   ... what depends on loaded.model() is checked ...
-//   loaded.Load(working_bytes);
+//   loaded.Load({.bytes = ..., .rows = ..., .advice = ...});
 //   TextGenerator generator(loaded.model(), loaded.parallel(), prompt, threads);
 //
 // Every function but the accessors is collective over the ranks of the group. Throws BadInput, WeftFailure. Thread-safety: an object
@@ -18,10 +18,23 @@
 #include "weft/group.h"
 
 #include "trainer/inference/use_config.h"
+#include "trainer/matmul.h"
 #include "trainer/model_files/saved_model.h"
 #include "trainer/parallel.h"
+#include "trainer/resolved_config.h"
 
 namespace weft::trainer {
+
+// What all ranks must have alike.
+ResolvedConfig OptionsOf(const UseConfig& use);
+
+// What a rank will take beside the weights.
+struct WorkingMemory {
+  uint64_t bytes = 0;
+  size_t rows = 0;  // of the largest product, in tokens
+  Precision precision = Precision::kFp32;
+  const char* advice = "";  // which options make it less, as of CheckMemory
+};
 
 class LoadedModel {
  public:
@@ -35,8 +48,10 @@ class LoadedModel {
   // Of one that is a run's.
   const RunModel& run() const { return run_; }
 
-  // `working_bytes`: what each rank will take beside the weights. Throws BadInput if a machine has not got so much.
-  void Load(uint64_t working_bytes);
+  size_t ranks() const { return ranks_; }
+
+  // Throws BadInput if a machine has not got so much memory.
+  void Load(const WorkingMemory& working);
 
   DataParallel& parallel() { return *parallel_; }
 
@@ -49,6 +64,7 @@ class LoadedModel {
  private:
   const UseConfig use_;
   const weft_group_t group_;
+  const size_t ranks_;
   SavedModel::Kind kind_ = SavedModel::Kind::kRun;
   RunModel run_;
   std::unique_ptr<DataParallel> parallel_;

@@ -1,5 +1,6 @@
 #include "trainer/inference/sample.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
@@ -10,14 +11,18 @@
 #include <span>
 #include <string_view>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 #include <unistd.h>
 
+#include "trainer/agreement.h"
 #include "trainer/config.h"
 #include "trainer/data/data_files.h"
 #include "trainer/data/token_set.h"
+#include "trainer/evaluation.h"
 #include "trainer/failure.h"
 #include "trainer/inference/loaded_model.h"
 #include "trainer/progress.h"
@@ -30,8 +35,7 @@
 namespace weft::trainer {
 namespace {
 
-// Tokens between looks at whether a rank was asked to end.
-constexpr size_t kLookEvery = 16;
+constexpr auto kReplaceNoUtf8 = nlohmann::json::error_handler_t::replace;
 
 std::unique_ptr<Tokenizer> TokenizerOfRun(const RunModel& run) {
   if (run.bytes) return std::make_unique<ByteTokenizer>();
@@ -127,37 +131,71 @@ class Output {
   int error_ = 0;
 };
 
+// What all ranks must have alike. The vocabulary is rank 0's matter.
+ResolvedConfig OptionsOf(const SampleConfig& config) {
+  const auto option = [](const char* key, std::string value) {
+    return ResolvedOption{.key = key, .value = std::move(value), .scope = Scope::kStart};
+  };
+  const TokenChoice& choice = config.choice;
+  ResolvedConfig options = OptionsOf(config.use);
+  options.push_back(option(
+      "prompt",
+      config.prompt ? nlohmann::json(*config.prompt).dump(-1, ' ', true, kReplaceNoUtf8) : ""));
+  options.push_back(option("tokens", std::to_string(config.tokens)));
+  options.push_back(option("temperature", fmt::format("{}", choice.temperature)));
+  options.push_back(option("top-k", std::to_string(choice.top == SIZE_MAX ? 0 : choice.top)));
+  options.push_back(option("seed", std::to_string(choice.seed)));
+  return options;
+}
+
+// What rank 0's vocabulary has, on all ranks; none is below 0.
+int64_t EndOfText(const Tokenizer* tokenizer, DataParallel& parallel) {
+  int64_t end = -1;
+  if (tokenizer != nullptr && tokenizer->end_of_text()) end = int64_t(*tokenizer->end_of_text());
+  parallel.HearFirst(&end, sizeof end);
+  return end;
+}
+
 }  // namespace
 
 int RunSample(const SampleConfig& config, weft_group_t group) {
+  AgreeOnConfig(group, OptionsOf(config), "sample");
   LoadedModel loaded(config.use, group);
-  const std::unique_ptr<Tokenizer> tokenizer = TokenizerFor(config, loaded);
-  const std::vector<Token> prompt = PromptOf(config, *tokenizer);
-  loaded.Load(DecoderNumbers(loaded.model()) * sizeof(float));
-  const bool first = loaded.parallel().rank() == 0;
+  std::unique_ptr<Tokenizer> tokenizer;  // of rank 0, which alone reads and writes text
+  std::vector<Token> prompt;
+  DecideOnFirst(group, [&] {
+    tokenizer = TokenizerFor(config, loaded);
+    prompt = PromptOf(config, *tokenizer);
+  });
+  loaded.Load({.bytes = DecoderNumbers(loaded.model()) * sizeof(float),
+               .rows = std::min(kDecoderChunk, loaded.model().seq),
+               .advice = "use a smaller model, a --strategy that shards more, or more machines"});
+  const int64_t end = EndOfText(tokenizer.get(), loaded.parallel());
 
   const auto start = std::chrono::steady_clock::now();
   TextGenerator generator(loaded.model(), loaded.parallel(), prompt, size_t(config.use.threads),
-                          tokenizer->vocabulary());
+                          tokenizer ? tokenizer->vocabulary() : SIZE_MAX);
   Output output;
   const auto show = [&](std::span<const Token> tokens, bool last = false) {
+    if (!tokenizer) return;
     std::string text;
     tokenizer->Decode(tokens, &text);
-    if (first) output.Add(last ? text + "\n" : text, last);
+    output.Add(last ? text + "\n" : text, last);
   };
   if (config.prompt) show(prompt);
+  const size_t look_every = ForwardsBetweenLooks(loaded.model(), 1);
   size_t made = 0;
   for (; made < config.tokens; made++) {
-    if (made % kLookEvery == 0) {
+    if (made % look_every == 0) {
       const int stop_code = StopCode(loaded.parallel().Any(PendingRequests()));
       if (stop_code != 0) return stop_code;
     }
     const Token token = generator.Next(config.choice);
-    if (token == tokenizer->end_of_text()) break;
+    if (int64_t(token) == end) break;
     show({&token, 1});
   }
   show({}, /*last=*/true);
-  if (first && output.error() == 0) {
+  if (tokenizer && output.error() == 0) {
     const double seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     std::fputs(fmt::format("weft_train: {} tokens in {:.2f} s, {:.1f} tokens/s\n", made, seconds,
