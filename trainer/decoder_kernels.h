@@ -21,6 +21,8 @@ using Words = typename VectorOf<float>::Int;
 
 constexpr size_t kWidth = kLanes<float>;
 constexpr size_t kPair = 2 * kWidth;  // numbers that are taken at a time
+// Multiplications that a team of threads is worth waking for, which happens for every token and layer.
+constexpr size_t kProductsWorthATeam = 1 << 14;
 
 struct Pair {
   Floats first, second;
@@ -217,7 +219,8 @@ template <typename Weights>
 void ProductOf(const float* x, Weights w, const float* bias, float* y, const RowProductShape& shape,
                size_t parts) {
   const size_t of_a_part = ((shape.n + parts - 1) / parts + kPair - 1) / kPair * kPair;
-#pragma omp parallel for schedule(static, 1) if (parts > 1)
+#pragma omp parallel for schedule(static, \
+                                  1) if (parts > 1 && shape.k * shape.n >= kProductsWorthATeam)
   for (size_t part = 0; part < parts; part++) {
     const size_t begin = part * of_a_part < shape.n ? part * of_a_part : shape.n;
     const size_t end = shape.n - begin < of_a_part ? shape.n : begin + of_a_part;
@@ -305,7 +308,8 @@ void AttendHead(const float* q, size_t first, size_t rows, const KeyValueCache& 
 
 void Attend(const float* qkv, size_t first, size_t rows, const KeyValueCache& cache, float* out,
             float* scores) {
-#pragma omp parallel for schedule(static)
+  const size_t products = rows * (first + rows) * cache.heads * cache.head_dim;
+#pragma omp parallel for schedule(static) if (products >= kProductsWorthATeam)
   for (size_t head = 0; head < cache.heads; head++) {
     AttendHead(qkv + head * 3 * cache.head_dim, first, rows, cache, head,
                out + head * cache.head_dim, scores + head * cache.capacity);

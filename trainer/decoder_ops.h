@@ -35,7 +35,7 @@ struct KeyValueCache {
 };
 
 struct DecoderOps {
-  // y[n] = x[k] w, plus the bias unless that is null. OpenMP threads take `parts` parts of the outputs.
+  // y[n] = x[k] w, plus the bias unless that is null. OpenMP threads take `parts` parts of the outputs, if these are worth it.
   void (*product)(const float* x, Numbers w, const float* bias, float* y,
                   const RowProductShape& shape, size_t parts);
   // qkv is [rows, heads, 3, head_dim], of the positions from `first` on: their keys and values go into the cache, and out, [rows,
