@@ -5,8 +5,11 @@
 //   file.Finish();
 //   if (!file.Unwritten("lines").empty()) ...            // on a full disk: what is missing, and why
 //
-// A record that cannot be written waits in memory (16 MiB of them) and is tried again with the next one, from the byte where writing stopped.
-// So a disk that was full for a while costs no record, and the file has no hole. Thread-safety: an object belongs to one thread.
+// A record that cannot be written waits in memory and is tried again with the next one, from the byte where writing stopped. So a disk
+// that was full for a while costs no record. Of those that come while 16 MiB wait nothing is kept: they are missing between those
+// that waited and those that come when there is room again, and Unwritten counts them.
+//
+// Thread-safety: an object belongs to one thread.
 #ifndef WEFT_TRAINER_APPENDED_FILE_H_
 #define WEFT_TRAINER_APPENDED_FILE_H_
 
