@@ -86,8 +86,7 @@ void MetricsWriter::Write(const StepRecord& record, int64_t time_ns, double tok_
   line["comm_exposed_s"] = record.comm_exposed_s;
   line["lr"] = record.lr;
   line["grad_norm"] = record.grad_norm;
-  // Of a step that an earlier run has made the checkpoint has no phases.
-  if (record.phases.Sum() > 0) {
+  if (record.MadeHere()) {
     line["step_s"] = Microseconds(record.seconds + record.phases[Phase::kCheckpoint]);
     line["phases_s"] = JsonOf(record.phases);
   }

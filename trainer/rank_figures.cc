@@ -27,6 +27,7 @@ uint64_t PeakBytes() {
 }  // namespace
 
 void RankFigures::Add(const StepRecord& record) {
+  if (!record.MadeHere()) return;
   steps++;
   tokens += record.rank_tokens;
   phases += record.phases;

@@ -54,6 +54,9 @@ class Report {
   void Add(const StepRecord& record, std::optional<double> val_loss,
            const std::vector<RankFigures>& ranks = {});
 
+  // The steps from here on are of other ranks, maybe as many.
+  void RanksChanged() { done_.RanksChanged(); }
+
   // Since the program was started.
   const RunRecord& done() const { return done_; }
 

@@ -29,6 +29,7 @@ Run::Run(const ProgramConfig& config, weft_group_t group)
   Check(weft_group_epoch(group, &epoch), "asking how often the group was made");
   if (epoch > 1) return;  // it joins a run that others have begun
   facts_.size_at_first = members_.size();
+  facts_.time = RankTime(members_.size(), start_);
   Agree();
 }
 

@@ -80,8 +80,6 @@ class Run {
   void End();
   // On rank 0, unless --report is off.
   std::vector<RunFile> ReportFiles() const;
-  // Since this start.
-  double Seconds() const;
   // Waits for what is still written; the exit code.
   int Close();
   // False if nobody waits.
@@ -112,7 +110,8 @@ class Run {
   std::unique_ptr<Checkpoints> checkpoints_;  // of trainer_'s model
   std::unique_ptr<Checkpoints> best_;         // with --keep-best
   uint64_t requests_ = 0;                     // of all ranks, as of the last step or look
-  weft_shard_step_result_t traffic_ = {};     // of the last step that this rank made
+  // Of the last step that this rank made.
+  std::optional<weft_shard_step_result_t> traffic_;
   std::optional<GemmRate> gemm_;
   bool validated_ = false;           // the last step
   bool end_printed_ = false;         // by this rank

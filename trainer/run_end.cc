@@ -35,12 +35,9 @@ void Run::SayStopped(bool saved) const {
   report_->Say(fmt::format("asked to end: stopped after step {}{}", facts_.reported, then));
 }
 
-double Run::Seconds() const {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-}
-
 std::vector<RunFile> Run::ReportFiles() const {
   if (!config_.report) return {};
+  const auto now = std::chrono::steady_clock::now();
   const ReportFacts facts = {
       .config = config_,
       .done = report_->done(),
@@ -49,7 +46,9 @@ std::vector<RunFile> Run::ReportFiles() const {
       .unit = data_.unit(),
       .final_loss = facts_.curve.validation.back().loss,
       .ranks = members_.size(),
-      .seconds = Seconds(),
+      .seconds = facts_.time.Seconds(now),
+      .rank_seconds = facts_.time.RankSeconds(now),
+      .ranks_changed = facts_.time.changed(),
       .plan = PlanRun(config_.train, members_.rank(), members_.size()),
       .traffic = traffic_,
       .gemm = gemm_,
@@ -74,7 +73,8 @@ void Run::End() {
   end_printed_ = true;
   report_->PrintEnd(t, facts_.curve, facts_.curve.validation.back().loss, sample, members_.size(),
                     ReportFiles());
-  report_->Print(fmt::format("       {:.1f} s in all\n", Seconds()));
+  report_->Print(fmt::format("       {:.1f} s in all\n",
+                             facts_.time.Seconds(std::chrono::steady_clock::now())));
 }
 
 }  // namespace weft::trainer

@@ -21,6 +21,7 @@ struct Head {
   Precision precision;
   uint64_t config_digest;
   int64_t trained_ns;  // machines have clocks of their own
+  RankTime::TimeSent time;
   double order3;
   size_t train_points, validation_points;
   char directory[kPathBytes];
@@ -32,8 +33,9 @@ Head HeadOf(const RunFacts& facts) {
   head.reported = facts.reported;
   head.precision = facts.precision;
   head.config_digest = facts.config_digest;
-  head.trained_ns =
-      std::chrono::nanoseconds(std::chrono::steady_clock::now() - facts.training_start).count();
+  const auto now = std::chrono::steady_clock::now();
+  head.trained_ns = std::chrono::nanoseconds(now - facts.training_start).count();
+  head.time = facts.time.Sent(now);
   head.order3 = facts.curve.order3;
   head.train_points = facts.curve.train.size();
   head.validation_points = facts.curve.validation.size();
@@ -79,8 +81,9 @@ void ShareFacts(weft_group_t group, RunFacts& facts) {
   facts.precision = head.precision;
   facts.config_digest = head.config_digest;
   facts.directory = head.directory;
-  facts.training_start =
-      std::chrono::steady_clock::now() - std::chrono::nanoseconds(head.trained_ns);
+  const auto now = std::chrono::steady_clock::now();
+  facts.training_start = now - std::chrono::nanoseconds(head.trained_ns);
+  facts.time = RankTime(head.time, now);
   facts.curve = std::move(curve);
 }
 

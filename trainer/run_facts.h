@@ -17,6 +17,7 @@
 
 #include "trainer/curve.h"
 #include "trainer/matmul.h"
+#include "trainer/rank_time.h"
 
 namespace weft::trainer {
 
@@ -27,6 +28,7 @@ struct RunFacts {
   uint64_t config_digest = 0;              // of what its ranks have in common
   std::string directory;                   // where rank 0 writes; "" before the run has begun
   std::chrono::steady_clock::time_point training_start;  // the ranks are on one machine
+  RankTime time;                                         // since this start of it
   Curve curve;
 };
 

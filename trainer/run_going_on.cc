@@ -49,6 +49,8 @@ bool Run::TakeInNewcomers() {
 
 void Run::GoOn(const std::string& change) {
   ShareFacts(members_.group(), facts_);
+  facts_.time.Change(members_.size(), std::chrono::steady_clock::now());
+  if (report_) report_->RanksChanged();
   AgreeWithNewcomers();
   AgreeOnState(members_.group(), state_);
   if (state_.steps_done == TrainState::kNone) {

@@ -45,6 +45,10 @@ void AgreeOnState(weft_group_t group, TrainState& state) {
   TrainState received;
   received.steps_done = *furthest;
   received.last = head.last;
+  // These are the sender's.
+  const bool made = state.steps_done == *furthest;
+  received.last.phases = made ? state.last.phases : PhaseSeconds();
+  received.last.rank_tokens = made ? state.last.rank_tokens : 0;
   received.next = head.next;
   received.scalars = head.scalars;
   if (!sends) received.values.resize(head.value_bytes);

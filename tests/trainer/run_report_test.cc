@@ -2,11 +2,13 @@
 #include "trainer/reports/run_report.h"
 
 #include <algorithm>
+#include <chrono>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "trainer/rank_time.h"
 #include "trainer/reports/bottleneck.h"
 #include "trainer/reports/phase_bars.h"
 #include "trainer/reports/sent_bytes.h"
@@ -116,10 +118,56 @@ TEST(RunRecord, AddsUpWhatTheRanksExchange) {
 
 TEST(RunRecord, BeginsAnewWithOtherRanks) {
   RunRecord done = Done(3);
-  done.Add(Step(11, 0.1), 400, std::vector<RankFigures>(2));
-  EXPECT_EQ(done.ranks.size(), 2u);
-  EXPECT_EQ(done.ranks[0].steps, 0u);
-  EXPECT_EQ(done.MedianBusy(), 0);
+  std::vector<RankFigures> figures(2);
+  for (RankFigures& rank : figures)
+    rank.Add(Step(11, 0.4));
+  done.Add(Step(11, 0.1), 400, figures);
+  ASSERT_EQ(done.ranks.size(), 2u);
+  EXPECT_EQ(done.ranks[0].steps, 1u);
+  EXPECT_DOUBLE_EQ(done.MedianBusy(), 0.8);
+}
+
+TEST(RunRecord, BeginsAnewWithAsManyOtherRanks) {
+  RunRecord done = Done(3);
+  done.RanksChanged();
+  // One that has made no step says nothing of them yet.
+  done.Add(Step(11, 0.1), 400, std::vector<RankFigures>(3));
+  EXPECT_EQ(done.ranks[0].steps, 10u);
+  std::vector<RankFigures> figures(3);
+  for (size_t step = 12; step < 14; step++) {
+    figures[0].Add(Step(step, 0.4));
+    done.Add(Step(step, 0.4), 400, figures);
+    figures = std::vector<RankFigures>(3);
+  }
+  EXPECT_EQ(done.ranks[0].steps, 2u);
+  EXPECT_DOUBLE_EQ(done.BusyOf(0), 0.8);
+  EXPECT_EQ(done.steps, 13u);
+}
+
+TEST(RankFigures, LeaveOutAStepThatAnotherRankMade) {
+  RankFigures figures;
+  StepRecord record = Step(1, 0.1);
+  record.phases = Phases(0, 0, 0, 0, 0, 0, 0.5);  // this rank has only saved it
+  record.rank_tokens = 0;
+  figures.Add(record);
+  EXPECT_EQ(figures.steps, 0u);
+  EXPECT_EQ(figures.seconds, 0);
+}
+
+TEST(RankTime, AddsUpWhatTheRanksWereThere) {
+  using std::chrono::seconds;
+  const RankTime::Clock::time_point start;
+  RankTime time(4, start);
+  EXPECT_EQ(time.RankSeconds(start + seconds(10)), 40);
+  EXPECT_FALSE(time.changed());
+  time.Change(3, start + seconds(10));
+  time.Change(3, start + seconds(20));  // one lost, and one joined
+  EXPECT_EQ(time.RankSeconds(start + seconds(30)), 40 + 30 + 30);
+  // Sent to a machine whose clock shows another time.
+  const RankTime there(time.Sent(start + seconds(30)), start + seconds(1000));
+  EXPECT_EQ(there.Seconds(start + seconds(1002)), 32);
+  EXPECT_EQ(there.RankSeconds(start + seconds(1002)), 106);
+  EXPECT_TRUE(there.changed());
 }
 
 class RunReport : public ::testing::Test {
@@ -142,6 +190,7 @@ class RunReport : public ::testing::Test {
     facts.final_loss = 2.25;
     facts.ranks = ranks;
     facts.seconds = 3600;
+    facts.rank_seconds = 3600 * double(ranks);
     facts.gemm = GemmRate{.mean = 1e9, .peak = 2e9, .rows = 64};
     return facts;
   }
@@ -202,6 +251,36 @@ TEST_F(RunReport, OfAStartThatMadeNoStepHasNoSpeed) {
     EXPECT_NE(section.title, "Speed");
   EXPECT_EQ(HtmlOf(page).find("nan"), std::string::npos);
   EXPECT_EQ(MarkdownOf(page).find("inf"), std::string::npos);
+}
+
+TEST_F(RunReport, SaysOnlyWhatItKnowsOfChangedRanks) {
+  config_.price_per_hour = 2;
+  done_ = Done(4);
+  ReportFacts facts = Facts(3);  // one was lost in the last minutes
+  facts.ranks_changed = true;
+  facts.rank_seconds = 3.9 * 3600;
+  const Page page = MakeRunReport(facts);
+  EXPECT_EQ(Cell(Find(page, "Cost"), "device-hours").find("3.9 (of all ranks"), 0u);
+  EXPECT_EQ(Cell(Find(page, "Cost"), "cost"), "7.8 at 2 an hour");
+  EXPECT_EQ(Cell(Find(page, "Speed"), "tokens/s, each rank"), "200");
+}
+
+TEST_F(RunReport, LeavesOutWhatWasNotMeasured) {
+  ReportFacts facts = Facts(2);
+  const auto measured = [&](size_t row) {
+    return Find(MakeRunReport(facts), "Communication").table.rows.at(row).at(2);
+  };
+  EXPECT_EQ(measured(0), "");
+  EXPECT_EQ(measured(1), "");
+  const auto pool = [&] {
+    return Find(MakeRunReport(facts), "Memory").table.rows.at(3).at(2);
+  };
+  EXPECT_EQ(pool(), "");
+  facts.traffic = weft_shard_step_result_t{};
+  facts.traffic->reduced_bytes = 3000;
+  facts.traffic->pool_bytes = 5000;
+  EXPECT_EQ(measured(0), FormatBytes(3000));
+  EXPECT_EQ(pool(), FormatBytes(5000));
 }
 
 TEST_F(RunReport, EscapesWhatUsersName) {

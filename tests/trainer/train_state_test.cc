@@ -81,6 +81,8 @@ Agreed Agree(const std::vector<int64_t>& steps_done) {
     TrainState& state = agreed.states[rank];
     state.steps_done = steps_done[rank];
     state.last.loss = 10 + double(rank);
+    state.last.phases[Phase::kForward] = 20 + double(rank);
+    state.last.rank_tokens = 30 + rank;
     state.next = {rank, 7 * rank};
     state.scalars.update_count = int64_t(100 + rank);
     if (steps_done[rank] >= 0) state.values = ValuesOf(rank, steps_done[rank]);
@@ -105,6 +107,9 @@ TEST(TrainState, IsTakenFromTheFurthestRank) {
       const TrainState& state = agreed.states[rank];
       EXPECT_EQ(state.steps_done, cases[c][furthest]);
       EXPECT_EQ(state.last.loss, 10 + double(furthest));
+      const bool made = cases[c][rank] == cases[c][furthest];
+      EXPECT_EQ(state.last.phases[Phase::kForward], made ? 20 + double(rank) : 0);
+      EXPECT_EQ(state.last.rank_tokens, made ? 30 + rank : 0);
       EXPECT_EQ(state.next, (SamplePlace{furthest, 7 * furthest}));
       EXPECT_EQ(state.scalars.update_count, int64_t(100 + furthest));
       EXPECT_EQ(state.values, ValuesOf(furthest, cases[c][furthest]));

@@ -14,8 +14,11 @@ void RunRecord::Add(const StepRecord& record, double tok_s,
   rates.push_back({double(record.step), tok_s});
   if (std::isfinite(record.loss_max)) loss_maxs.push_back({double(record.step), record.loss_max});
   last = record;
-  if (exchanged.empty()) return;
-  if (exchanged.size() != ranks.size()) ranks.assign(exchanged.size(), RankFigures());
+  // Ranks that have just become these may have made no step.
+  if (std::ranges::all_of(exchanged, [](const RankFigures& rank) { return rank.steps == 0; }))
+    return;
+  if (begin_anew || exchanged.size() != ranks.size()) ranks.assign(exchanged.size(), RankFigures());
+  begin_anew = false;
   for (size_t rank = 0; rank < ranks.size(); rank++) {
     RankFigures& sum = ranks[rank];
     const RankFigures& more = exchanged[rank];

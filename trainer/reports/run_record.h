@@ -21,13 +21,17 @@ struct RunRecord {
   size_t skipped = 0;  // of these
   double tokens = 0;   // of all ranks
   double seconds = 0;  // of the steps, without saves and validations
-  // Of all steps since the ranks were these, by rank.
+  // Of all steps since the ranks were those of the last exchange, by rank.
   std::vector<RankFigures> ranks;
   std::vector<ChartPoint> rates;      // smoothed tokens/s by step, of earlier starts, too
-  std::vector<ChartPoint> loss_maxs;  // the largest mean of a rank
+  std::vector<ChartPoint> loss_maxs;  // the largest mean of a rank, of this start
   StepRecord last;
+  bool begin_anew = false;  // `ranks`, with the next figures
 
   void Add(const StepRecord& record, double tok_s, const std::vector<RankFigures>& exchanged);
+
+  // What comes is of other ranks, maybe as many: it is not added to what these did.
+  void RanksChanged() { begin_anew = true; }
 
   // Per step: the mean of the ranks.
   PhaseSeconds MeanPhases() const;

@@ -23,6 +23,11 @@ namespace {
 constexpr size_t kRanksShown = 32;
 constexpr size_t kBarsShown = 12;
 
+// Those that the figures are of: some may have been lost or joined since.
+double RankCount(const RunRecord& done) {
+  return double(std::max<size_t>(done.ranks.size(), 1));
+}
+
 double StepSeconds(const RunRecord& done) {
   return done.steps > 0 ? done.seconds / double(done.steps) : 0;
 }
@@ -47,7 +52,7 @@ std::vector<size_t> Shown(const RunRecord& done, size_t count) {
 SpeedFacts SpeedOf(const ReportFacts& facts) {
   SpeedFacts speed;
   speed.phases = facts.done.MeanPhases();
-  speed.ranks = facts.ranks;
+  speed.ranks = facts.done.ranks.size();
   speed.slowest = SlowestRank(facts.done.ranks);
   speed.mfu = MfuOf(facts);
   const double median = facts.done.MedianBusy();
@@ -94,9 +99,9 @@ Section Speed(const ReportFacts& facts) {
   };
   const double rate = done.TokensPerSecond();
   row("tokens/s, all ranks", fmt::format("{:.0f}", rate));
-  row("tokens/s, each rank", fmt::format("{:.0f}", rate / double(facts.ranks)));
+  row("tokens/s, each rank", fmt::format("{:.0f}", rate / RankCount(done)));
   row("a step", FormatSeconds(StepSeconds(done)));
-  const double flops = rate / double(facts.ranks) * FlopsPerToken(facts.config.train.model);
+  const double flops = rate / RankCount(done) * FlopsPerToken(facts.config.train.model);
   row("a rank computes", FormatFlops(flops) + "FLOP/s");
   if (facts.gemm) {
     row("its fastest matrix product, measured at the start",
@@ -145,7 +150,7 @@ Section Ranks(const ReportFacts& facts) {
       .title = "Ranks",
       .table = {{"rank", "machine", "tokens/s", "a step", "computes", "waits", "most memory"}, {}}};
   const SpeedFacts speed = SpeedOf(facts);
-  if (speed.slowest >= 0 && facts.ranks > 1) {
+  if (speed.slowest >= 0 && done.ranks.size() > 1) {
     section.text =
         fmt::format("Rank {} computes the longest: {:.0f} % longer than the middle rank.",
                     speed.slowest, 100 * (speed.slowdown - 1));
@@ -198,7 +203,7 @@ Section Memory(const ReportFacts& facts) {
   row("gradients", plan.grad_bytes, "");
   row("optimizer state", plan.optimizer_bytes, "");
   row("pool of gathered parameters and gradients", plan.pool_bytes,
-      FormatBytes(facts.traffic.pool_bytes));
+      facts.traffic ? FormatBytes(facts.traffic->pool_bytes) : "");
   row("activations", facts.plan.activation_bytes, "");
   row("all of it; the largest process of any rank", facts.plan.Bytes(),
       most > 0 ? FormatBytes(most) : "");
@@ -210,24 +215,31 @@ Section Communication(const ReportFacts& facts) {
   Section section{.title = "Communication",
                   .text = "Bytes of a step, on rank 0.",
                   .table = {{"", "plan", "measured", "theory"}, {}}};
+  const auto measured = [&](uint64_t weft_shard_step_result_t::*bytes) {
+    return facts.traffic ? FormatBytes((*facts.traffic).*bytes) : "";
+  };
   const double theory = TheorySentBytes(facts.config.train, facts.ranks);
-  section.table.rows = {
-      {"reduced", FormatBytes(plan.traffic_bytes), FormatBytes(facts.traffic.reduced_bytes), ""},
-      {"gathered", FormatBytes(plan.gather_bytes), FormatBytes(facts.traffic.gathered_bytes), ""},
-      {"sent by a rank", FormatBytes(plan.sent_bytes), "",
-       theory > 0 ? fmt::format("{}: {:.3f} of it", FormatBytes(uint64_t(theory)),
-                                double(plan.sent_bytes) / theory)
-                  : ""}};
+  section.table.rows = {{"reduced", FormatBytes(plan.traffic_bytes),
+                         measured(&weft_shard_step_result_t::reduced_bytes), ""},
+                        {"gathered", FormatBytes(plan.gather_bytes),
+                         measured(&weft_shard_step_result_t::gathered_bytes), ""},
+                        {"sent by a rank", FormatBytes(plan.sent_bytes), "",
+                         theory > 0 ? fmt::format("{}: {:.3f} of it", FormatBytes(uint64_t(theory)),
+                                                  double(plan.sent_bytes) / theory)
+                                    : ""}};
   return section;
 }
 
 Section Cost(const ReportFacts& facts) {
-  const double hours = double(facts.ranks) * facts.seconds / 3600;
+  const double hours = facts.rank_seconds / 3600;
+  const std::string ranks =
+      facts.ranks_changed
+          ? "of all ranks, those that were lost or joined for as long as they were there"
+          : fmt::format("{} x {}", Counted(facts.ranks, "rank", "ranks"),
+                        FormatSeconds(facts.seconds));
   Section section{.title = "Cost", .table = {{"", ""}, {}}};
-  section.table.rows = {
-      {"time of this start", FormatSeconds(facts.seconds)},
-      {"device-hours", fmt::format("{:.4g} ({} x {})", hours, Counted(facts.ranks, "rank", "ranks"),
-                                   FormatSeconds(facts.seconds))}};
+  section.table.rows = {{"time of this start", FormatSeconds(facts.seconds)},
+                        {"device-hours", fmt::format("{:.4g} ({})", hours, ranks)}};
   const double price = facts.config.price_per_hour;
   section.table.rows.push_back(
       {"cost", price > 0 ? fmt::format("{:.4g} at {:g} an hour", hours * price, price)
@@ -255,8 +267,8 @@ Section Options(const ReportFacts& facts) {
 }  // namespace
 
 double MfuOf(const ReportFacts& facts) {
-  if (!facts.gemm || !(facts.gemm->peak > 0) || facts.ranks == 0) return 0;
-  const double of_a_rank = facts.done.TokensPerSecond() / double(facts.ranks);
+  if (!facts.gemm || !(facts.gemm->peak > 0)) return 0;
+  const double of_a_rank = facts.done.TokensPerSecond() / RankCount(facts.done);
   return of_a_rank * FlopsPerToken(facts.config.train.model) / facts.gemm->peak;
 }
 

@@ -30,9 +30,12 @@ struct ReportFacts {
   const char* unit = "byte";
   double final_loss = 0;
   size_t ranks = 1;
-  double seconds = 0;  // since this start
-  RunPlan plan;        // of rank 0
-  weft_shard_step_result_t traffic = {};
+  double seconds = 0;          // since this start
+  double rank_seconds = 0;     // of all ranks that were there, since this start
+  bool ranks_changed = false;  // some were lost or joined
+  RunPlan plan;                // of rank 0
+  // Of the last step that rank 0 made; nothing: it made none.
+  std::optional<weft_shard_step_result_t> traffic;
   std::optional<GemmRate> gemm;  // of a rank; nothing: it was not measured
 };
 
