@@ -75,7 +75,7 @@ class ReportProgramTest(unittest.TestCase):
                 # Rounded to a microsecond each.
                 self.assertLess(sum(line["phases_s"].values()), line["step_s"] + 1e-5, line)
                 self.assertGreaterEqual(line["loss_max"], line["loss"])
-            self.assertGreater(sum(sum(line["phases_s"].values()) for line in lines), 0.5 * sum(line["step_s"] for line in lines))
+            self.assert_phases_fill(lines)
             saved = [line["step"] for line in lines if line["phases_s"]["checkpoint"] > 0]
             self.assertEqual([50, 100, 120], saved)
             self.assertEqual([100, 120], [line["step"] for line in lines if "ranks" in line])
@@ -86,10 +86,15 @@ class ReportProgramTest(unittest.TestCase):
                     self.assertGreater(rank["tok_s"], 0)
                     self.assertGreater(rank["peak_bytes"], 1 << 20)
                     self.assertLess(sum(rank["phases_s"].values()), rank["step_s"] + 1e-5)
-                    self.assertGreater(sum(rank["phases_s"].values()), 0.5 * rank["step_s"])
                 if "ranks" in line:
+                    self.assert_phases_fill(line["ranks"])
                     self.assertEqual(2, len(line["ranks"]))
                     self.assertIn(line["slowest_rank"], (0, 1))
+
+    def assert_phases_fill(self, lines):
+        """That no phase is missing: what is in none of them is reading the clock. A busy machine may stop a rank there, too, but in few steps."""
+        phases, steps = (sum(seconds) for seconds in ([sum(line["phases_s"].values()) for line in lines], [line["step_s"] for line in lines]))
+        self.assertGreater(phases, 0.95 * steps)
 
     def check_report(self, name):
         """That both files are whole and say the same; returns the titles of their sections."""
@@ -149,6 +154,10 @@ class ReportProgramTest(unittest.TestCase):
         # No step is left: there is no speed to tell.
         self.train("a", "--steps", "30", "--checkpoint-every", "10", "--resume", "auto", ranks=1)
         self.assertNotIn("Speed", self.check_report("a"))
+        # Nor what a step sent.
+        self.train("a", "--steps", "30", "--checkpoint-every", "10", "--resume", "auto")
+        self.assertIn("Communication", self.check_report("a"))
+        self.assertRegex((self.root / "runs" / "a" / "report.md").read_text(), r"(?m)^\| reduced \| \S+ k?B \|  \|")
 
     def scalars(self, name):
         """{tag: {step: value}} of the run's events; sums are left to event_file_test."""
@@ -180,6 +189,10 @@ class ReportProgramTest(unittest.TestCase):
                 size, = struct.unpack_from("<Q", data, at)
                 event = dict(fields(data[at + 12:at + 12 + size]))
                 at += size + 16
+                if dict(fields(event.get(7, b""))).get(1) == 1:  # a start: TensorBoard forgets what comes anew
+                    for steps in found.values():
+                        for step in [step for step in steps if step >= event[2]]:
+                            del steps[step]
                 for _, value in fields(event.get(5, b"")):
                     value = dict(fields(value))
                     found.setdefault(value[1].decode(), {})[event[2]] = struct.unpack("<f", value[2])[0]
@@ -187,9 +200,13 @@ class ReportProgramTest(unittest.TestCase):
 
     def test_tensorboard_has_what_the_metrics_have(self):
         self.train("a", "--steps", "20", "--checkpoint-every", "10", "--tensorboard")
-        self.train("a", "--steps", "30", "--checkpoint-every", "10", "--tensorboard", "--resume", "auto")
+        # The second start makes steps anew that the first has shown, with other losses.
+        shutil.rmtree(self.root / "runs" / "a" / "checkpoints" / "step-00000020")
+        first = {line["step"]: line["loss"] for line in self.metrics("a")}
+        self.train("a", "--steps", "30", "--checkpoint-every", "10", "--tensorboard", "--resume", "auto", "--lr", "0.01")
         scalars, lines = self.scalars("a"), self.metrics("a")
-        self.assertEqual(30, len(lines))
+        self.assertEqual(list(range(1, 31)), [line["step"] for line in lines])
+        self.assertNotEqual(first[20], lines[19]["loss"])
         for tag, field in (("loss/train", "loss"), ("loss/validation", "val_loss"), ("optimizer/gradient norm", "grad_norm")):
             want = {line["step"]: line[field] for line in lines if field in line}
             self.assertEqual(list(want), list(scalars[tag]))
