@@ -26,9 +26,12 @@ std::string CurveSvg(const Curve& curve, const std::string& title, const std::st
   const std::vector<ChartPoint> validation = PointsOf(curve.validation);
   LineChart chart{
       .title = title, .subtitle = subtitle, .y_label = fmt::format("loss, nats per {}", unit)};
+  const std::vector<ChartPoint> train_max = Thinned(PointsOf(curve.train_max), 400);
   chart.lines = {{"step", "", train},
                  {"train", "training", Smoothed(train)},
                  {"validation", "validation", validation, /*dots=*/true}};
+  if (!train_max.empty())
+    chart.lines.push_back({"largest", "largest of a rank", Smoothed(train_max)});
   if (curve.order3 > 0) {
     double end = 1;
     for (const std::vector<ChartPoint>* points : {&train, &validation}) {

@@ -20,7 +20,8 @@ struct CurvePoint {
 struct Curve {
   std::vector<CurvePoint> train;
   std::vector<CurvePoint> validation;
-  double order3 = 0;  // drawn as a line for comparison; 0: not drawn
+  std::vector<CurvePoint> train_max;  // the largest mean of a rank; may have none
+  double order3 = 0;                  // drawn as a line for comparison; 0: not drawn
 };
 
 // A complete SVG document. `title` and `subtitle` are escaped; losses are nats per `unit`, "byte" or "token".

@@ -44,7 +44,7 @@ TEST(CurveSvg, HasBothCurvesTheLineAndEscapedText) {
 }
 
 TEST(CurveSvg, SurvivesOnePointAndNone) {
-  for (const Curve& curve : {Curve{}, Curve{{{1, 2.5}}, {}, 0}}) {
+  for (const Curve& curve : {Curve{}, Curve{.train = {{1, 2.5}}}}) {
     const std::string svg = CurveSvg(curve, "", "", "byte");
     EXPECT_EQ(svg.find("nan"), std::string::npos);
     EXPECT_EQ(svg.find("inf"), std::string::npos);

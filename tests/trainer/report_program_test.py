@@ -143,6 +143,8 @@ class ReportProgramTest(unittest.TestCase):
                         r"\| 1 \| 0 \| \d+ \| ", r"\| cost \| \S+ at 0.5 an hour \|", r"\| --strategy \| full-shard \|",
                         r"\| sent by a rank \| \S+ kB \|  \| \S+ kB: \d\.\d+ of it \|", r"Rank [01] computes the longest"):
             self.assertRegex(text, pattern)
+        # Beside the mean of the losses the largest of a rank.
+        self.assertIn(">largest of a rank</text>", (self.root / "runs" / "a" / "report.html").read_text())
 
     def test_a_run_that_goes_on_reports_what_it_did_itself(self):
         self.train("a", "--steps", "20", "--checkpoint-every", "10", ranks=1)

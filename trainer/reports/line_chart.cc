@@ -154,6 +154,7 @@ std::string LineChartSvg(const LineChart& chart) {
       "svg .sub{fill:#777}svg path{fill:none;stroke-linejoin:round}.grid{stroke:#e6e6e6}"
       ".axis{stroke:#888}"
       ".step{stroke:#cfe0f2;stroke-width:1.2}.train{stroke:#3f82c4;stroke-width:2}"
+      ".largest{stroke:#7c5cbf;stroke-width:1.2}"
       ".validation{stroke:#c2410c;stroke-width:2.5}"
       ".order3{stroke:#555;stroke-width:1.5;stroke-dasharray:6 4}.dot{fill:#c2410c}</style>\n";
   out += fmt::format("<rect width=\"{}\" height=\"{}\" fill=\"#fff\"/>\n", kWidth, kHeight);

@@ -20,7 +20,7 @@ struct ChartPoint {
 };
 
 struct ChartLine {
-  const char* style = "";  // step (pale), train, validation, order3 (dashed)
+  const char* style = "";  // step (pale), train, largest (thin), validation, order3 (dashed)
   std::string label;       // empty: not in the legend
   std::vector<ChartPoint> points;
   bool dots = false;  // at the points

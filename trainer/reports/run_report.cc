@@ -87,7 +87,12 @@ Section Result(const ReportFacts& facts) {
                   FormatCount(facts.done.tokens)));
   if (facts.done.skipped > 0)
     row("steps that updated nothing", fmt::format("{}", facts.done.skipped));
-  section.pictures = {CurveSvg(curve, "loss", "", facts.unit)};
+  Curve drawn = curve;
+  if (facts.ranks > 1) {
+    for (const ChartPoint& point : facts.done.loss_maxs)
+      drawn.train_max.push_back({point.x, point.y});
+  }
+  section.pictures = {CurveSvg(drawn, "loss", "", facts.unit)};
   return section;
 }
 
