@@ -200,27 +200,32 @@ inline void BlockBackward(const Bf16Head& h, const Bf16Gradient& g, size_t first
   Multiply<Pair>(rows, h.dim, PairsOf(seen), {r.ds, PairsOf(h.seq), 1}, r.key_rows, h.dim, r.dq,
                  h.dim, false);
   for (size_t i = 0; i < rows; i++)
-    NarrowScaledRow(r.dq + i * h.dim, 1, g.dqkv.From(first + i), h.dim);
+    NarrowScaledRow(r.dq + i * h.dim, 1, g.dq.From(first + i), h.dim);
   Multiply<Pair>(seen, h.dim, PairsOf(rows), {r.ds_rows, 1, seen}, r.query_rows, h.dim, r.dk, h.dim,
                  true);
   Multiply<Pair>(seen, h.dim, PairsOf(rows), {r.p_rows, 1, seen}, r.dout_rows, h.dim, r.dv, h.dim,
                  true);
 }
 
-inline void HeadBackward(const Bf16Head& h, const Bf16Gradient& g, const DropoutMask& mask,
-                         const Bf16BackwardRoom& r) {
+inline void BeginKeys(const Bf16Head& h, const Bf16Gradient&, const Bf16BackwardRoom& r) {
   TransposePairs(h.k, r.rows, r.keys_by_pair, h.seq, h.dim);
   TransposePairs(h.v, r.rows, r.values_by_pair, h.seq, h.dim);
   PairRows(h.k, r.key_rows, h.seq, h.dim);
   __builtin_memset(r.dk, 0, h.seq * h.dim * sizeof(float));
   __builtin_memset(r.dv, 0, h.seq * h.dim * sizeof(float));
+}
+
+inline void EndKeys(const Bf16Head& h, const Bf16Gradient& g, const Bf16BackwardRoom& r) {
+  for (size_t i = 0; i < h.seq; i++) {
+    NarrowScaledRow(r.dk + i * h.dim, 1, g.dk.From(i), h.dim);
+    NarrowScaledRow(r.dv + i * h.dim, 1, g.dv.From(i), h.dim);
+  }
+}
+
+inline void HeadBackward(const Bf16Head& h, const Bf16Gradient& g, const DropoutMask& mask,
+                         const Bf16BackwardRoom& r) {
   for (size_t first = 0; first < h.seq; first += kBlock)
     BlockBackward(h, g, first, h.seq - first < kBlock ? h.seq - first : kBlock, mask, r);
-  for (size_t i = 0; i < h.seq; i++) {
-    Bf16* const dk = g.dqkv.From(i) + h.dim;
-    NarrowScaledRow(r.dk + i * h.dim, 1, dk, h.dim);
-    NarrowScaledRow(r.dv + i * h.dim, 1, dk + h.dim, h.dim);
-  }
 }
 
 template <typename E>
@@ -238,18 +243,18 @@ struct RoomsOf<Bf16> {
 template <typename T>
 void Attention(Numbers qkv, MutableNumbers out, T* lse, const AttentionShape& shape,
                const DropoutMask& mask) {
-  const size_t width = shape.heads * shape.head_dim;
+  const size_t dim = shape.head_dim, width = shape.heads * dim;
   OfTheirType<T>(out, [&](auto* to) {
     using E = RemoveReference<decltype(*to)>;
     const Tokens<E> outs = {to, out.StrideOf(width)};
-    const Tokens<const E> all = {OfSameType(to, qkv), qkv.StrideOf(3 * width)};
+    const Tokens<const E> all = {OfSameType(to, qkv), qkv.StrideOf(QkvColumns(shape))};
 #pragma omp parallel
     {
-      Room room(RoomsOf<E>::Forward::Words(shape.seq, shape.head_dim));
-      const typename RoomsOf<E>::Forward parts(room, shape.seq, shape.head_dim);
+      Room room(RoomsOf<E>::Forward::Words(shape.seq, dim));
+      const typename RoomsOf<E>::Forward parts(room, shape.seq, dim);
 #pragma omp for schedule(static)
       for (size_t i = 0; i < shape.batch * shape.heads; i++) {
-        HeadForward(HeadAt<T>(all, shape, i), HeadOf(outs, shape, i, shape.head_dim),
+        HeadForward(HeadAt<T>(all, shape, i), HeadOf(outs, shape.seq, shape.heads, i, dim),
                     lse + i * shape.seq, mask, parts);
       }
     }
@@ -259,23 +264,34 @@ void Attention(Numbers qkv, MutableNumbers out, T* lse, const AttentionShape& sh
 template <typename T>
 void AttentionBackward(Numbers qkv, Numbers out, const T* lse, Numbers dout, MutableNumbers dqkv,
                        const AttentionShape& shape, const DropoutMask& mask) {
-  const size_t dim = shape.head_dim, width = shape.heads * dim;
+  const size_t seq = shape.seq, heads = shape.heads, dim = shape.head_dim, width = heads * dim;
+  const size_t columns = QkvColumns(shape), group = GroupOf(shape);
   OfTheirType<T>(dqkv, [&](auto* to) {
     using E = RemoveReference<decltype(*to)>;
-    const Tokens<E> gradients = {to, dqkv.StrideOf(3 * width)};
-    const Tokens<const E> all = {OfSameType(to, qkv), qkv.StrideOf(3 * width)};
+    const Tokens<E> gradients = {to, dqkv.StrideOf(columns)};
+    const Tokens<const E> all = {OfSameType(to, qkv), qkv.StrideOf(columns)};
     const Tokens<const E> outs = {OfSameType(to, out), out.StrideOf(width)};
     const Tokens<const E> douts = {OfSameType(to, dout), dout.StrideOf(width)};
 #pragma omp parallel
     {
-      Room room(RoomsOf<E>::Backward::Words(shape.seq, dim));
-      const typename RoomsOf<E>::Backward parts(room, shape.seq, dim);
+      Room room(RoomsOf<E>::Backward::Words(seq, dim));
+      const typename RoomsOf<E>::Backward parts(room, seq, dim);
+      const auto gradient_of = [&](size_t i) -> HeadGradient<E, T> {
+        const QueryHead<E> head(gradients, shape, i);
+        return {HeadOf(outs, seq, heads, i, dim),
+                HeadOf(douts, seq, heads, i, dim),
+                lse + i * seq,
+                head.queries,
+                head.keys,
+                head.values};
+      };
 #pragma omp for schedule(static)
-      for (size_t i = 0; i < shape.batch * shape.heads; i++) {
-        HeadBackward(HeadAt<T>(all, shape, i),
-                     {HeadOf(outs, shape, i, dim), HeadOf(douts, shape, i, dim),
-                      lse + i * shape.seq, HeadOf(gradients, shape, i, 3 * dim)},
-                     mask, parts);
+      for (size_t keys = 0; keys < shape.batch * KeyHeadsOf(shape); keys++) {
+        const size_t first = keys * group;
+        BeginKeys(HeadAt<T>(all, shape, first), gradient_of(first), parts);
+        for (size_t i = first; i < first + group; i++)
+          HeadBackward(HeadAt<T>(all, shape, i), gradient_of(i), mask, parts);
+        EndKeys(HeadAt<T>(all, shape, first), gradient_of(first), parts);
       }
     }
   });

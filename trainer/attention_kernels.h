@@ -53,11 +53,40 @@ struct Tokens {
   E* From(size_t token) const { return at + token * ld; }
 };
 
-// Those of head `index` of all sequences' heads, which has `size` numbers of each token.
-template <typename E>
-Tokens<E> HeadOf(Tokens<E> all, const AttentionShape& shape, size_t index, size_t size) {
-  return {all.From(index / shape.heads * shape.seq) + index % shape.heads * size, all.ld};
+inline size_t KeyHeadsOf(const AttentionShape& shape) {
+  return shape.kv_heads == 0 ? shape.heads : shape.kv_heads;
 }
+
+// Heads of queries that share one of keys and values.
+inline size_t GroupOf(const AttentionShape& shape) {
+  return shape.heads / KeyHeadsOf(shape);
+}
+
+// Numbers of a token's queries, keys and values.
+inline size_t QkvColumns(const AttentionShape& shape) {
+  return (shape.heads + 2 * KeyHeadsOf(shape)) * shape.head_dim;
+}
+
+// Those of head `index` of all sequences' heads, of which each token has `heads`, with `size` numbers each.
+template <typename E>
+Tokens<E> HeadOf(Tokens<E> all, size_t seq, size_t heads, size_t index, size_t size) {
+  return {all.From(index / heads * seq) + index % heads * size, all.ld};
+}
+
+// The queries of head `index` of all sequences' heads of queries; `keys` and `values`: those that it shares.
+template <typename E>
+struct QueryHead {
+  Tokens<E> queries, keys, values;
+
+  QueryHead(Tokens<E> qkv, const AttentionShape& shape, size_t index) {
+    const size_t group = GroupOf(shape), dim = shape.head_dim;
+    const Tokens<E> all =
+        HeadOf(qkv, shape.seq, KeyHeadsOf(shape), index / group, (group + 2) * dim);
+    queries = {all.at + index % group * dim, all.ld};
+    keys = {all.at + group * dim, all.ld};
+    values = {keys.at + dim, all.ld};
+  }
+};
 
 // What one head of one sample reads. E: the type in memory, T: that of sums.
 template <typename E, typename T = E>
@@ -71,14 +100,13 @@ struct Head {
 
 template <typename T, typename E>
 Head<E, T> HeadAt(Tokens<const E> qkv, const AttentionShape& shape, size_t index) {
-  const size_t dim = shape.head_dim;
-  const Tokens<const E> q = HeadOf(qkv, shape, index, 3 * dim);
-  return {.q = q,
-          .k = {q.at + dim, q.ld},
-          .v = {q.at + 2 * dim, q.ld},
+  const QueryHead<const E> head(qkv, shape, index);
+  return {.q = head.queries,
+          .k = head.keys,
+          .v = head.values,
           .seq = shape.seq,
-          .dim = dim,
-          .scale = T(1) / SquareRoot<T>(T(dim)),
+          .dim = shape.head_dim,
+          .scale = T(1) / SquareRoot<T>(T(shape.head_dim)),
           .first_row = index * shape.seq};
 }
 
@@ -151,23 +179,34 @@ struct BackwardRoom {
         ds(room.Take<T>(kBlock * seq)) {}
 };
 
-// What a head's backward reads beside its Head, and writes: dqkv as q, k and v of a token stand.
+// What a head's backward reads beside its Head, and writes.
 template <typename E, typename T = E>
 struct HeadGradient {
   Tokens<const E> out, dout;
   const T* lse;
-  Tokens<E> dqkv;
+  Tokens<E> dq, dk, dv;
 };
+
+// Before the backward of heads that share keys and values, which add to the gradients of these one after the other, ...
+template <typename T>
+void BeginKeys(const Head<T>& h, const HeadGradient<T>& g, const BackwardRoom<T>& r) {
+  for (size_t i = 0; i < h.seq; i++) {
+    __builtin_memset(g.dk.From(i), 0, h.dim * sizeof(T));
+    __builtin_memset(g.dv.From(i), 0, h.dim * sizeof(T));
+  }
+  Transpose(h.k.at, h.k.ld, r.kt, h.seq, h.dim);
+  Transpose(h.v.at, h.v.ld, r.vt, h.seq, h.dim);
+}
+
+// ... and after it.
+template <typename T>
+void EndKeys(const Head<T>&, const HeadGradient<T>&, const BackwardRoom<T>&) {}
 
 template <typename T>
 void HeadBackward(const Head<T>& h, const HeadGradient<T>& g, const DropoutMask& mask,
                   const BackwardRoom<T>& r) {
-  T *const dq = g.dqkv.at, *const dk = dq + h.dim, *const dv = dk + h.dim;
-  const size_t ld = g.dqkv.ld;
-  for (size_t i = 0; i < h.seq; i++)
-    __builtin_memset(g.dqkv.From(i), 0, 3 * h.dim * sizeof(T));
-  Transpose(h.k.at, h.k.ld, r.kt, h.seq, h.dim);
-  Transpose(h.v.at, h.v.ld, r.vt, h.seq, h.dim);
+  T *const dq = g.dq.at, *const dk = g.dk.at, *const dv = g.dv.at;
+  const size_t ld = g.dq.ld;
   for (size_t first = 0; first < h.seq; first += kBlock) {
     const size_t rows = h.seq - first < kBlock ? h.seq - first : kBlock;
     const size_t seen = first + rows;

@@ -48,8 +48,9 @@ class Matmul {
   // With `w_transposed`, w is stored [n, k].
   virtual void Forward(Numbers x, Numbers w, Addends<T> addends, MutableNumbers y,
                        MatmulShape shape, bool w_transposed = false) = 0;
+  // With `adds`, dx += , and dx has the type T.
   virtual void BackwardInput(Numbers dy, Numbers w, MutableNumbers dx, MatmulShape shape,
-                             bool w_transposed = false) = 0;
+                             bool w_transposed = false, bool adds = false) = 0;
   virtual void BackwardWeight(Numbers x, Numbers dy, T* dw, MatmulShape shape,
                               bool w_transposed = false) = 0;
 };

@@ -88,8 +88,8 @@ class DnnlMatmul : public Matmul<float> {
         x, w, addends, y.data);
   }
 
-  void BackwardInput(Numbers dy, Numbers w, MutableNumbers dx, MatmulShape s,
-                     bool w_transposed) override {
+  void BackwardInput(Numbers dy, Numbers w, MutableNumbers dx, MatmulShape s, bool w_transposed,
+                     bool adds) override {
     Run({.m = s.m,
          .k = s.n,
          .n = s.k,
@@ -97,6 +97,7 @@ class DnnlMatmul : public Matmul<float> {
          .b_ld = w_transposed ? s.k : s.n,
          .c_ld = dx.StrideOf(s.k),
          .b_transposed = !w_transposed,
+         .accumulate = adds,
          .out = dx.type},
         dy, w, {}, dx.data);
   }

@@ -40,9 +40,9 @@ class ReferenceMatmul : public Matmul<T> {
   }
 
   void BackwardInput(Numbers gradients, Numbers weights, MutableNumbers dx, MatmulShape s,
-                     bool w_transposed) override {
+                     bool w_transposed, bool adds) override {
     const std::vector<T> dy = Whole(gradients, s.m, s.n), w = Whole(weights, s.k, s.n);
-    std::vector<T> sums(s.m * s.k);
+    std::vector<T> sums = adds ? Whole(dx, s.m, s.k) : std::vector<T>(s.m * s.k);
     const View<T> weight = w_transposed ? View<T>{w.data(), s.k, 1} : View<T>{w.data(), 1, s.n};
     Product({dy.data(), s.n, 1}, weight, sums.data(), s.m, s.n, s.k);
     Give(sums, dx, s.k);

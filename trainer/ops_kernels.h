@@ -145,8 +145,13 @@ void EmbedFrom(const Token* tokens, const void* wte, const void* wpe, T* out, si
                size_t seq, size_t width) {
   ForRows(batch * seq, width, [&](size_t row) {
     const From* token = static_cast<const From*>(wte) + size_t(tokens[row]) * width;
-    const From* position = static_cast<const From*>(wpe) + (row % seq) * width;
     T* to = out + row * width;
+    if (wpe == nullptr) {
+      for (size_t i = 0; i < width; i++)
+        to[i] = T(Wide(token[i]));
+      return;
+    }
+    const From* position = static_cast<const From*>(wpe) + (row % seq) * width;
     for (size_t i = 0; i < width; i++)
       to[i] = T(Wide(token[i])) + T(Wide(position[i]));
   });
@@ -173,8 +178,9 @@ void EmbedBackward(const Token* tokens, const T* dout, T* dwte, T* dwpe, size_t 
   ForColumns<T>(batch * seq, width, [&](size_t first, size_t count) {
     for (size_t row = 0; row < batch * seq; row++) {
       T* token = dwte + size_t(tokens[row]) * width + first;
-      T* position = dwpe + (row % seq) * width + first;
       AddRow(token, dout + row * width + first, token, count);
+      if (dwpe == nullptr) continue;
+      T* position = dwpe + (row % seq) * width + first;
       AddRow(position, dout + row * width + first, position, count);
     }
   });
@@ -371,7 +377,7 @@ void Narrow(const T* x, MutableNumbers out, T* sums, size_t rows, size_t columns
         ForVectors<T>(count, [&](size_t i, auto load, auto store) {
           const Vec<T> v = load(from + i);
           store(to + row * stride + first + i, v);
-          store(sums + first + i, load(sums + first + i) + v);
+          if (sums != nullptr) store(sums + first + i, load(sums + first + i) + v);
         });
       }
     });

@@ -127,6 +127,81 @@ TEST_P(Bf16OpsTest, GeluAndItsGradientAreThoseOfDoublesRounded) {
   }
 }
 
+TEST_P(Bf16OpsTest, NormsOfRootMeanSquaresAreThoseOfFloatsRounded) {
+  for (const size_t width : {1, 15, 16, 40}) {
+    constexpr size_t kRows = 5;
+    const std::vector<float> x = ToFloat(RandomValues(kRows * width, 1));
+    const std::vector<float> gamma = ToFloat(RandomValues(width, 2));
+    std::vector<float> whole(x.size()), rstd(kRows);
+    Matrix norm(kRows, width), narrow(kRows, width);
+    ops().rms_norm(x.data(), gamma.data(), 1e-6, whole.data(), rstd.data(), kRows, width);
+    ops().rms_norm(x.data(), gamma.data(), 1e-6, norm.view(), rstd.data(), kRows, width);
+    ExpectRounded(norm, {whole.begin(), whole.end()});
+    ops().narrow(x.data(), narrow.view(), nullptr, kRows, width);
+    ExpectRounded(narrow, {x.begin(), x.end()});
+  }
+}
+
+TEST_P(Bf16OpsTest, SwiGluAndItsGradientAreThoseOfDoublesRounded) {
+  for (const size_t columns : {1, 16, 37}) {
+    constexpr size_t kRows = 3;
+    std::vector<double> values = RandomValues(kRows * columns, 4);
+    for (double& v : values)
+      v *= 6;
+    const Matrix gate(kRows, columns, values), up(kRows, columns, RandomValues(values.size(), 5));
+    const Matrix dout(kRows, columns, RandomValues(values.size(), 6));
+    const std::vector<double> g = gate.values(), u = up.values(), d = dout.values();
+    std::vector<double> out(g.size()), dgate(g.size()), dup(g.size());
+    const Ops<double>& exact = OpsFor<double>(Isa::kScalar);
+    exact.swiglu(g.data(), u.data(), out.data(), kRows, columns);
+    exact.swiglu_backward(g.data(), u.data(), d.data(), dgate.data(), dup.data(), kRows, columns);
+    Matrix got(kRows, columns), got_dgate(kRows, columns), got_dup = dout;
+    ops().swiglu(gate.view(), up.view(), got.view(), kRows, columns);
+    ExpectRounded(got, out, 1e-5);  // relative to what cancels
+    ops().swiglu_backward(gate.view(), up.view(), got_dup.view(), got_dgate.view(), got_dup.view(),
+                          kRows, columns);
+    ExpectRounded(got_dgate, dgate, 1e-5);
+    ExpectRounded(got_dup, dup, 1e-5);
+  }
+}
+
+TEST_P(Bf16OpsTest, RotationIsThatOfDoublesRounded) {
+  for (const size_t dim : {2, 10, 32, 34}) {
+    const AttentionShape shape{2, 3, 4, dim, 2};
+    const size_t rows = 6, columns = 8 * dim;
+    Matrix qkv(rows, columns, RandomValues(rows * columns, dim));
+    const std::vector<double> angles = RandomValues(3 * dim, 9);
+    std::vector<double> expected = qkv.values();
+    OpsFor<double>(Isa::kScalar).rotate(expected.data(), angles.data(), shape, true);
+    ops().rotate(qkv.view(), ToFloat(angles).data(), shape, true);
+    ExpectRounded(qkv, expected, 1e-6);
+  }
+}
+
+TEST_P(Bf16OpsTest, GroupedAttentionIsThatOfDoublesWithinWhatIsRounded) {
+  for (const size_t seq : {1, 33, 70}) {
+    for (const size_t dim : {4, 9, 16}) {
+      SCOPED_TRACE(testing::Message() << seq << " tokens, dimension " << dim);
+      const AttentionShape shape{2, seq, 6, dim, 2};
+      const size_t rows = 2 * seq, width = 6 * dim, columns = 10 * dim;
+      const Matrix qkv(rows, columns, RandomValues(rows * columns, seq + dim));
+      const Matrix dout(rows, width, RandomValues(rows * width, 8));
+      const std::vector<double> in = qkv.values(), d = dout.values();
+      std::vector<double> out(rows * width), lse(12 * seq), dqkv(in.size());
+      const Ops<double>& exact = OpsFor<double>(Isa::kScalar);
+      exact.attention(in.data(), out.data(), lse.data(), shape, {});
+      exact.attention_backward(in.data(), out.data(), lse.data(), d.data(), dqkv.data(), shape, {});
+      Matrix got(rows, width), gradient(rows, columns);
+      std::vector<float> got_lse(lse.size());
+      ops().attention(qkv.view(), got.view(), got_lse.data(), shape, {});
+      ExpectRounded(got, out, 0.02);
+      ops().attention_backward(qkv.view(), got.view(), got_lse.data(), dout.view(), gradient.view(),
+                               shape, {});
+      ExpectRounded(gradient, dqkv, 3 * 0.05 * std::sqrt(double(dim)));  // three heads add up
+    }
+  }
+}
+
 TEST_P(Bf16OpsTest, ColumnSumsAreThoseOfTheWidenedNumbers) {
   constexpr size_t kRows = 7, kColumns = 35;
   const Matrix x(kRows, kColumns, RandomValues(kRows * kColumns, 6));
@@ -239,8 +314,24 @@ std::vector<std::vector<T>> RunAll(const Ops<T>& ops, size_t rows, size_t width)
   std::vector<T> logits = x, loss(1);
   loss[0] =
       T(ops.cross_entropy(logits.data(), tokens.data(), 0.5, kNumberTypeOf<T>, rows, width, width));
-  return {norm, mean, rstd,     dx,  dgain,   dbias,  gelu, dgelu,  sums,
-          out,  wte,  embedded, wpe, columns, narrow, more, logits, loss};
+  std::vector<T> rms(x.size()), drms(x.size()), drms_gain(width), unit(x.size()), dgate(x.size()),
+      dup(x.size()), turned = x, mixed(x.size() / 2), lse(rows * 2), dturned(x.size());
+  ops.rms_norm(x.data(), gain.data(), 1e-5, rms.data(), rstd.data(), rows, width);
+  ops.rms_norm_backward(norm.data(), x.data(), gain.data(), rstd.data(), drms.data(),
+                        drms_gain.data(), rows, width);
+  ops.swiglu(x.data(), norm.data(), unit.data(), rows, width);
+  ops.swiglu_backward(x.data(), norm.data(), gelu.data(), dgate.data(), dup.data(), rows, width);
+  // Two heads of queries that share one of keys and values; columns that they leave over are not theirs.
+  const AttentionShape shape{30, rows / 30, 2, width / 8 * 2, 1};
+  const size_t used = 4 * shape.head_dim;
+  ops.rotate({turned.data(), kNumberTypeOf<T>, width}, x.data(), shape, false);
+  ops.attention({turned.data(), kNumberTypeOf<T>, width}, mixed.data(), lse.data(), shape, {});
+  ops.attention_backward({turned.data(), kNumberTypeOf<T>, width}, mixed.data(), lse.data(),
+                         mixed.data(), {dturned.data(), kNumberTypeOf<T>, width}, shape, {});
+  EXPECT_LE(used, width);
+  return {norm,      mean,     rstd,  dx,      dgain,  dbias, gelu,   dgelu,  sums, out,
+          wte,       embedded, wpe,   columns, narrow, more,  logits, loss,   rms,  drms,
+          drms_gain, unit,     dgate, dup,     turned, mixed, lse,    dturned};
 }
 
 // The same on bfloat16, and attention.

@@ -25,6 +25,10 @@ TEST(ReferenceMatmul, BackwardIsTheGradientOfForward) {
       return Dot(y, weights);
     };
     matmul->BackwardInput(weights.data(), w.data(), dx.data(), shape, transposed);
+    std::vector<double> more(12, 2);
+    matmul->BackwardInput(weights.data(), w.data(), more.data(), shape, transposed, /*adds=*/true);
+    for (size_t i = 0; i < more.size(); i++)
+      EXPECT_NEAR(more[i], 2 + dx[i], 1e-13) << i;
     matmul->BackwardWeight(x.data(), weights.data(), dw.data(), shape, transposed);
     ExpectGradient("x", x.data(), dx.data(), x.size(), f);
     ExpectGradient("w", w.data(), dw.data(), w.size(), f);
@@ -54,6 +58,9 @@ double Difference(Precision precision, MatmulShape s, bool transposed) {
   });
   compare(s.m * s.k, [&](Matmul<float>& m, float* dx) {
     m.BackwardInput(dy.data(), w.data(), dx, s, transposed);
+  });
+  compare(s.m * s.k, [&](Matmul<float>& m, float* dx) {
+    m.BackwardInput(dy.data(), w.data(), dx, s, transposed, /*adds=*/true);
   });
   compare(s.k * s.n, [&](Matmul<float>& m, float* dw) {
     m.BackwardWeight(x.data(), dy.data(), dw, s, transposed);
