@@ -1,7 +1,8 @@
-// Two tables say how large each matrix of a block is and from which level on it is computed again, for the memory and for the plan.
+// Two tables for each architecture say how large each matrix of a block is and from which level on it is computed again, for the memory and for the plan.
 #include "trainer/activations.h"
 
-#include <array>
+#include <algorithm>
+#include <vector>
 
 namespace weft::trainer {
 namespace {
@@ -15,27 +16,34 @@ struct Matrix {
 
 // Of the type of the products' inputs.
 template <typename T>
-std::array<Matrix<T, MutableNumbers>, 6> InputsOf(const ModelConfig& config) {
+std::vector<Matrix<T, MutableNumbers>> InputsOf(const ModelConfig& config) {
   using Block = BlockActivations<T>;
-  const size_t c = config.width;
-  return {{{&Block::norm1, c, Recompute::kSelective},
-           {&Block::qkv, 3 * c, Recompute::kFull},
-           {&Block::mixed, c, Recompute::kFull},
-           {&Block::norm2, c, Recompute::kSelective},
-           {&Block::hidden, 4 * c, Recompute::kFull},
-           {&Block::active, 4 * c, Recompute::kSelective}}};
+  const size_t c = config.width, hidden = config.hidden_width();
+  std::vector<Matrix<T, MutableNumbers>> all = {
+      {&Block::norm1, c, Recompute::kSelective},
+      {&Block::qkv, config.qkv_columns(), Recompute::kFull},
+      {&Block::mixed, c, Recompute::kFull},
+      {&Block::norm2, c, Recompute::kSelective},
+      {&Block::hidden, hidden, Recompute::kFull},
+      {&Block::active, hidden, Recompute::kSelective}};
+  if (config.architecture == Architecture::kLlama)
+    all.push_back({&Block::gate, hidden, Recompute::kFull});
+  return all;
 }
 
 // Of T.
 template <typename T>
-std::array<Matrix<T, T*>, 6> OthersOf(const ModelConfig& config) {
+std::vector<Matrix<T, T*>> OthersOf(const ModelConfig& config) {
   using Block = BlockActivations<T>;
-  return {{{&Block::mean1, 1, Recompute::kFull},
-           {&Block::rstd1, 1, Recompute::kFull},
-           {&Block::lse, config.heads, Recompute::kFull},
-           {&Block::middle, config.width, Recompute::kFull},
-           {&Block::mean2, 1, Recompute::kFull},
-           {&Block::rstd2, 1, Recompute::kFull}}};
+  std::vector<Matrix<T, T*>> all = {{&Block::rstd1, 1, Recompute::kFull},
+                                    {&Block::lse, config.heads, Recompute::kFull},
+                                    {&Block::middle, config.width, Recompute::kFull},
+                                    {&Block::rstd2, 1, Recompute::kFull}};
+  if (config.architecture == Architecture::kGpt2) {
+    all.push_back({&Block::mean1, 1, Recompute::kFull});
+    all.push_back({&Block::mean2, 1, Recompute::kFull});
+  }
+  return all;
 }
 
 // Sum of size(columns) over all blocks' matrices.
@@ -113,27 +121,47 @@ size_t ActivationBytes(const ModelConfig& config, size_t batch, Recompute recomp
   return batch * config.seq * (of_blocks + around);
 }
 
+namespace {
+
+// Where the gradients of a perceptron's inside are, and of what goes out of attention.
+size_t WideColumns(const ModelConfig& config) {
+  return std::max(config.hidden_width(), config.width);
+}
+
+size_t GateColumns(const ModelConfig& config) {
+  return config.architecture == Architecture::kLlama ? config.hidden_width() : 0;
+}
+
+}  // namespace
+
 template <typename T>
 GradientBuffers<T>::GradientBuffers(const ModelConfig& config, size_t batch, NumberType inputs)
-    : width_(config.width), inputs_(inputs) {
+    : width_(config.width),
+      hidden_(config.hidden_width()),
+      qkv_columns_(config.qkv_columns()),
+      inputs_(inputs) {
   const size_t rows = batch * config.seq;
+  const auto bytes = [&](size_t columns) {
+    return columns == 0 ? 0 : rows * InputStride(columns, inputs) * BytesOf(inputs);
+  };
   residual_.resize(rows * width_);
   norm_.resize(rows * width_);
-  output_.resize(rows * InputStride(width_, inputs) * BytesOf(inputs));
-  wide_.resize(rows * InputStride(4 * width_, inputs) * BytesOf(inputs));
-  qkv_.resize(rows * InputStride(3 * width_, inputs) * BytesOf(inputs));
+  output_.resize(bytes(width_));
+  wide_.resize(bytes(WideColumns(config)));
+  gate_.resize(bytes(GateColumns(config)));
+  qkv_.resize(bytes(qkv_columns_));
 }
 
 template <typename T>
-MutableNumbers GradientBuffers<T>::Input(AlignedVector<std::byte>& memory, size_t widths) const {
-  return {memory.data(), inputs_, InputStride(widths * width_, inputs_)};
+MutableNumbers GradientBuffers<T>::Input(AlignedVector<std::byte>& memory, size_t columns) const {
+  return {memory.data(), inputs_, InputStride(columns, inputs_)};
 }
 
 size_t GradientBufferBytes(const ModelConfig& config, size_t batch, NumberType inputs) {
-  const size_t width = config.width;
-  const size_t of_inputs =
-      InputStride(width, inputs) + InputStride(4 * width, inputs) + InputStride(3 * width, inputs);
-  return batch * config.seq * (2 * width * sizeof(float) + of_inputs * BytesOf(inputs));
+  size_t of_inputs = InputStride(config.width, inputs) + InputStride(WideColumns(config), inputs) +
+                     InputStride(config.qkv_columns(), inputs);
+  if (GateColumns(config) > 0) of_inputs += InputStride(GateColumns(config), inputs);
+  return batch * config.seq * (2 * config.width * sizeof(float) + of_inputs * BytesOf(inputs));
 }
 
 template class Activations<float>;

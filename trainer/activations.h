@@ -26,17 +26,18 @@
 
 namespace weft::trainer {
 
-// What backward computes again: nothing; norms and GELU, which cost little; all of a block but its input.
+// What backward computes again: nothing; norms and GELU or SwiGLU, which cost little; all of a block but its input.
 enum class Recompute { kNone, kSelective, kFull };
 
 // Numbers between the rows of a matrix that products read.
 size_t InputStride(size_t columns, NumberType type);
 
-// Of one block, beside what goes into it: matrices of batch * seq rows, in the order of their making.
+// Of one block, beside what goes into it: matrices of batch * seq rows, in the order of their making. Of GPT-2 gate is empty, of Llama
+// the means are.
 template <typename T>
 struct BlockActivations {
-  MutableNumbers norm1, qkv, mixed, norm2, hidden, active;  // for products
-  T *mean1, *rstd1, *lse, *middle, *mean2, *rstd2;
+  MutableNumbers norm1, qkv, mixed, norm2, gate, hidden, active;  // for products
+  T *mean1 = nullptr, *rstd1, *lse, *middle, *mean2 = nullptr, *rstd2;
 };
 
 template <typename T>
@@ -105,23 +106,26 @@ class GradientBuffers {
   T* norm() { return norm_.data(); }
 
   // For products, [rows, width]: of what goes into a sum with the residual stream.
-  MutableNumbers output() { return Input(output_, 1); }
+  MutableNumbers output() { return Input(output_, width_); }
 
-  // Of what is inside of a perceptron, [rows, 4 * width], or what goes out of attention, [rows, width].
-  MutableNumbers wide() { return Input(wide_, 4); }
+  // Of what is inside of a perceptron, [rows, hidden_width], or what goes out of attention, [rows, width].
+  MutableNumbers wide() { return Input(wide_, hidden_); }
 
-  MutableNumbers mixed() { return Input(wide_, 1); }
+  MutableNumbers mixed() { return Input(wide_, width_); }
 
-  // [rows, 3 * width]
-  MutableNumbers qkv() { return Input(qkv_, 3); }
+  // Of Llama: that of the gates, [rows, hidden_width].
+  MutableNumbers gate() { return Input(gate_, hidden_); }
+
+  // [rows, qkv_columns]
+  MutableNumbers qkv() { return Input(qkv_, qkv_columns_); }
 
  private:
-  MutableNumbers Input(AlignedVector<std::byte>& memory, size_t widths) const;
+  MutableNumbers Input(AlignedVector<std::byte>& memory, size_t columns) const;
 
-  const size_t width_;
+  const size_t width_, hidden_, qkv_columns_;
   const NumberType inputs_;
   AlignedVector<T> residual_, norm_;
-  AlignedVector<std::byte> output_, wide_, qkv_;
+  AlignedVector<std::byte> output_, wide_, gate_, qkv_;
 };
 
 size_t GradientBufferBytes(const ModelConfig& config, size_t batch, NumberType inputs);

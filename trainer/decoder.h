@@ -8,8 +8,9 @@
 // Logits are those of Model::Logits in float32, to rounding. Products are float32 whatever the run's are: one row times float32 weights
 // costs what reading these costs, and rounding them first would cost more.
 //
-// A position is what the table of positions says of it, so keys are of no use once the text has moved against the table. When the
-// table is at its end, a caller forgets all and begins anew with the last part of its text (generator.h).
+// A position of GPT-2 is what the table of positions says of it, so keys are of no use once the text has moved against the table. When
+// the table is at its end, a caller forgets all and begins anew with the last part of its text (text_generator.h). Llama's window has
+// as many positions as those of training, and is treated alike.
 //
 // Units are used in the order of Model::Forward, through the same hooks; each call of Append is one forward.
 // Thread-safety: an object belongs to one thread.
@@ -53,12 +54,17 @@ class Decoder {
  private:
   void Embed(std::span<const Token> tokens);
   void Block(size_t layer, size_t rows);
+  void LlamaBlock(size_t layer, size_t rows);
+  // mixed_, of queries, keys and values in wide_.
+  void Attend(size_t layer, size_t rows);
   void Norm(const float* x, size_t gain, size_t rows);
-  // y = x weight + bias, the parameter after it.
+  // y = x weight, plus in GPT-2 the bias, the parameter after it.
   void Linear(const float* x, size_t weight, float* y, const RowProductShape& shape, size_t rows);
 
   const ModelConfig config_;
+  const bool llama_;
   const size_t threads_;
+  const std::vector<float> rotation_;
   const Ops<float>& ops_;
   const DecoderOps& decoder_ops_;
   const std::unique_ptr<Matmul<float>> matmul_;  // of several rows
@@ -67,7 +73,7 @@ class Decoder {
   std::unique_ptr<float[]> kept_;  // keys and values, of which a page is taken when it is written
   std::vector<KeyValueCache> cache_;  // by block
   // Of the rows under way.
-  std::vector<float> residual_, norm_, mean_, rstd_, wide_, mixed_, added_;
+  std::vector<float> residual_, norm_, mean_, rstd_, wide_, gate_, mixed_, added_;
   std::vector<float> scores_, logits_;
 };
 

@@ -288,21 +288,23 @@ inline void Mix(const float* p, const float* values, float scale, float* out, si
 void AttendHead(const float* q, size_t first, size_t rows, const KeyValueCache& cache, size_t head,
                 float* out, float* scores) {
   const size_t dim = cache.head_dim;
-  const size_t ld = 3 * cache.heads * dim;  // between rows of q
+  const size_t ld = (cache.group + 2) * cache.heads * dim;  // between rows of q
   float* const keys = cache.keys + head * cache.capacity * dim;
   float* const values = cache.values + head * cache.capacity * dim;
   for (size_t row = 0; row < rows; row++) {
-    const float* const k = q + row * ld + dim;
+    const float* const k = q + row * ld + cache.group * dim;
     __builtin_memcpy(keys + (first + row) * dim, k, dim * sizeof *k);
     __builtin_memcpy(values + (first + row) * dim, k + dim, dim * sizeof *k);
   }
   const float scale = 1 / __builtin_sqrtf(float(dim));
   for (size_t row = 0; row < rows; row++) {
     const size_t seen = first + row + 1;
-    for (size_t j = 0; j < seen; j++)
-      scores[j] = Dot(q + row * ld, keys + j * dim, dim) * scale;
-    const float sum = Softmax(scores, seen);
-    Mix(scores, values, 1 / sum, out + row * cache.heads * dim, seen, dim);
+    for (size_t i = 0; i < cache.group; i++) {
+      for (size_t j = 0; j < seen; j++)
+        scores[j] = Dot(q + row * ld + i * dim, keys + j * dim, dim) * scale;
+      const float sum = Softmax(scores, seen);
+      Mix(scores, values, 1 / sum, out + (row * cache.heads * cache.group + i) * dim, seen, dim);
+    }
   }
 }
 
@@ -311,8 +313,8 @@ void Attend(const float* qkv, size_t first, size_t rows, const KeyValueCache& ca
   const size_t products = rows * (first + rows) * cache.heads * cache.head_dim;
 #pragma omp parallel for schedule(static) if (products >= kProductsWorthATeam)
   for (size_t head = 0; head < cache.heads; head++) {
-    AttendHead(qkv + head * 3 * cache.head_dim, first, rows, cache, head,
-               out + head * cache.head_dim, scores + head * cache.capacity);
+    AttendHead(qkv + head * (cache.group + 2) * cache.head_dim, first, rows, cache, head,
+               out + head * cache.group * cache.head_dim, scores + head * cache.capacity);
   }
 }
 

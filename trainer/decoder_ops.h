@@ -25,21 +25,22 @@ struct RowProductShape {
   bool transposed = false;
 };
 
-// Keys and values of one block, each [heads, capacity, head_dim].
+// Keys and values of one block, each [heads, capacity, head_dim]; `group` heads of queries share one of them.
 struct KeyValueCache {
   float* keys = nullptr;
   float* values = nullptr;
   size_t heads = 0;
   size_t head_dim = 0;
   size_t capacity = 0;  // positions
+  size_t group = 1;
 };
 
 struct DecoderOps {
   // y[n] = x[k] w, plus the bias unless that is null. OpenMP threads take `parts` parts of the outputs, if these are worth it.
   void (*product)(const float* x, Numbers w, const float* bias, float* y,
                   const RowProductShape& shape, size_t parts);
-  // qkv is [rows, heads, 3, head_dim], of the positions from `first` on: their keys and values go into the cache, and out, [rows,
-  // heads, head_dim], is the causal attention over it. scores: [heads, capacity], for the call.
+  // qkv is [rows, heads, group queries, key, value; head_dim], of the positions from `first` on: their keys and values go into the cache,
+  // and out, [rows, heads, group, head_dim], is the causal attention over it. scores: [heads, capacity], for the call.
   void (*attend)(const float* qkv, size_t first, size_t rows, const KeyValueCache& cache,
                  float* out, float* scores);
 };

@@ -32,14 +32,12 @@ struct Product {
   double Flops() const { return 2 * double(shape.m) * double(shape.k) * double(shape.n); }
 };
 
-// As gpt_block.cc and model.cc make them.
+// As blocks and model.cc make them.
 std::vector<Product> ProductsOf(const ModelConfig& model, size_t rows) {
-  const size_t c = model.width;
-  const Product forward[] = {{{rows, c, 3 * c}, true, Direction::kForward, model.layers},
-                             {{rows, c, c}, false, Direction::kForward, model.layers},
-                             {{rows, c, 4 * c}, true, Direction::kForward, model.layers},
-                             {{rows, 4 * c, c}, false, Direction::kForward, model.layers},
-                             {{rows, c, model.padded_vocabulary()}, true, Direction::kForward, 1}};
+  std::vector<Product> forward;
+  for (const LinearShape& s : BlockLinears(model))
+    forward.push_back({{rows, s.in, s.out}, s.transposed, Direction::kForward, model.layers});
+  forward.push_back({{rows, model.width, model.padded_vocabulary()}, true, Direction::kForward, 1});
   std::vector<Product> all;
   for (const Product& product : forward) {
     for (const Direction direction :
@@ -51,9 +49,17 @@ std::vector<Product> ProductsOf(const ModelConfig& model, size_t rows) {
   return all;
 }
 
+// Columns of the widest matrix that goes into a block's product, and of the widest of all.
+size_t WidestInput(const ModelConfig& model) {
+  return std::max(model.width, model.hidden_width());
+}
+
+size_t Widest(const ModelConfig& model) {
+  return std::max({WidestInput(model), model.qkv_columns(), model.padded_vocabulary()});
+}
+
 size_t RowsFor(const ModelConfig& model, size_t rows) {
-  const double of_a_row =
-      2 * double(model.width) * double(std::max(4 * model.width, model.padded_vocabulary()));
+  const double of_a_row = 2 * double(model.width) * double(Widest(model));
   const size_t most = size_t(std::min(kLargestFlops / of_a_row, double(rows)));
   return std::min(rows, std::max(most, kFewestRows));
 }
@@ -63,9 +69,9 @@ size_t RowsFor(const ModelConfig& model, size_t rows) {
 class Operands {
  public:
   Operands(const ModelConfig& model, size_t rows, NumberType type) : type_(type) {
-    const size_t widest = std::max(4 * model.width, model.padded_vocabulary());
+    const size_t widest = Widest(model);
     const size_t wide_bytes = rows * InputStride(widest, type) * BytesOf(type);
-    x_.resize(rows * InputStride(4 * model.width, type) * BytesOf(type), kByte);
+    x_.resize(rows * InputStride(WidestInput(model), type) * BytesOf(type), kByte);
     y_.resize(wide_bytes, kByte);
     out_.resize(wide_bytes);
     w_.resize(model.width * widest * sizeof(float), kByte);
@@ -73,8 +79,8 @@ class Operands {
   }
 
   static uint64_t Bytes(const ModelConfig& model, size_t rows) {
-    const size_t widest = std::max(4 * model.width, model.padded_vocabulary());
-    return sizeof(float) * (rows * (4 * model.width + 2 * widest) + 2 * model.width * widest);
+    const size_t widest = Widest(model);
+    return sizeof(float) * (rows * (WidestInput(model) + 2 * widest) + 2 * model.width * widest);
   }
 
   void Multiply(const Product& p, Matmul<float>& matmul) {

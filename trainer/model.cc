@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "trainer/rotation.h"
+
 namespace weft::trainer {
 namespace {
 
@@ -14,7 +16,8 @@ template <typename T>
 Model<T>::Model(const ModelConfig& config, size_t batch, Matmul<T>& matmul, UnitHooks<T>& hooks)
     : config_(config),
       ops_(GetOps<T>()),
-      block_(config, matmul),
+      layers_(config, matmul),
+      block_(MakeBlock<T>(config, matmul)),
       head_(config, batch, matmul),
       params_(hooks),
       gradients_(config, batch, matmul.input_type()) {}
@@ -25,19 +28,20 @@ void Model<T>::ForwardToHead(const Token* inputs, size_t batch, Activations<T>& 
   if (kept.inputs() != input_type()) throw std::logic_error("activations of another precision");
   const size_t rows = batch * config_.seq;
   params_.EnterForward(kEmbeddingUnit);
-  ops_.embed(inputs, params_.Matrix(kTokens), params_.Matrix(kPositions), kept.residual(0), batch,
-             config_.seq, config_.width);
+  const Numbers tokens = params_.Matrix(kTokens);
+  const Numbers positions =
+      has_positions() ? params_.Matrix(kPositions) : Numbers(nullptr, tokens.type);
+  ops_.embed(inputs, tokens, positions, kept.residual(0), batch, config_.seq, config_.width);
   params_.LeaveForward();
   DropEmbedding(kept.residual(0), rows, kept);
   for (size_t layer = 0; layer < config_.layers; layer++) {
     params_.EnterForward(layer + 1);
-    block_.Forward(params_, kept, layer, batch);
+    block_->Forward(params_, kept, layer, batch);
     params_.LeaveForward();
   }
   params_.EnterForward(FinalUnit());
-  ops_.layer_norm(kept.residual(config_.layers), params_.Vector(kFinalGain),
-                  params_.Vector(kFinalBias), kept.norm(), kept.mean(), kept.rstd(), rows,
-                  config_.width);
+  layers_.Norm(params_, kFinalGain, kept.residual(config_.layers), kept.norm(), kept.mean(),
+               kept.rstd(), rows);
 }
 
 // Or from its gradient.
@@ -54,7 +58,7 @@ void Model<T>::WithHead(const Use& use) {
     params_.LeaveForward();
     params_.EnterForward(kEmbeddingUnit);
   }
-  use(params_.Matrix(config_.tied_head ? size_t{kTokens} : size_t{kHead}));
+  use(params_.Matrix(config_.tied_head ? size_t{kTokens} : config_.head_param()));
   params_.LeaveForward();
 }
 
@@ -106,8 +110,8 @@ double Model<T>::BackwardHead(const Token* targets, size_t rows, double scale, A
 template <typename T>
 void Model<T>::BackwardFinal(size_t rows, Activations<T>& kept) {
   std::fill_n(gradients_.residual(), rows * config_.width, T(0));
-  BackwardNorm(params_, kFinalGain, kept.residual(config_.layers), kept.mean(), kept.rstd(),
-               gradients_, rows, config_.width);
+  layers_.BackwardNorm(params_, kFinalGain, kept.residual(config_.layers), kept.mean(), kept.rstd(),
+                       gradients_, rows);
 }
 
 template <typename T>
@@ -121,22 +125,23 @@ double Model<T>::Backward(const Token* inputs, const Token* targets, size_t batc
     params_.LeaveBackward();
   }
   params_.EnterBackward(FinalUnit());
-  if (!config_.tied_head) loss = BackwardHead(targets, rows, scale, kept, kHead);
+  if (!config_.tied_head) loss = BackwardHead(targets, rows, scale, kept, config_.head_param());
   BackwardFinal(rows, kept);
   params_.LeaveBackward();
 
   for (size_t layer = config_.layers; layer-- > 0;) {
     params_.EnterBackward(layer + 1);
-    block_.Backward(params_, kept, gradients_, layer, batch);
+    block_->Backward(params_, kept, gradients_, layer, batch);
     params_.LeaveBackward();
   }
 
   DropEmbedding(gradients_.residual(), rows, kept);
   params_.EnterBackward(kEmbeddingUnit);
   ops_.embed_backward(inputs, gradients_.residual(), params_.Grad(kTokens),
-                      params_.Grad(kPositions), batch, config_.seq, config_.width);
+                      has_positions() ? params_.Grad(kPositions) : nullptr, batch, config_.seq,
+                      config_.width);
   params_.GradReady(kTokens);
-  params_.GradReady(kPositions);
+  if (has_positions()) params_.GradReady(kPositions);
   params_.LeaveBackward();
   return loss;
 }
@@ -144,7 +149,8 @@ double Model<T>::Backward(const Token* inputs, const Token* targets, size_t batc
 size_t WorkingBytes(const ModelConfig& config, size_t batch, Recompute recompute,
                     NumberType inputs) {
   return ActivationBytes(config, batch, recompute, inputs) +
-         GradientBufferBytes(config, batch, inputs) + HeadTileCount(config, batch) * sizeof(float);
+         GradientBufferBytes(config, batch, inputs) +
+         (HeadTileCount(config, batch) + RotationCount(config)) * sizeof(float);
 }
 
 template class Model<float>;

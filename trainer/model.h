@@ -1,4 +1,4 @@
-// A model of the GPT-2 architecture (model_units.h): forward, cross-entropy and backward, written out by hand.
+// A model of one of the architectures (model_units.h): forward, cross-entropy and backward, written out by hand.
 //
 //   Model<float> model(config, batch, *matmul, hooks);
 //   Activations<float> activations(config, batch, Recompute::kNone, model.input_type());
@@ -15,9 +15,11 @@
 #define WEFT_TRAINER_MODEL_H_
 
 #include <cstddef>
+#include <memory>
 
 #include "trainer/activations.h"
-#include "trainer/gpt_block.h"
+#include "trainer/block.h"
+#include "trainer/block_layers.h"
 #include "trainer/matmul.h"
 #include "trainer/model_units.h"
 #include "trainer/ops.h"
@@ -59,11 +61,14 @@ class Model {
                       size_t weight);
   void BackwardFinal(size_t rows, Activations<T>& kept);
 
+  bool has_positions() const { return config_.architecture == Architecture::kGpt2; }
+
   size_t FinalUnit() const { return config_.layers + 1; }
 
   const ModelConfig config_;
   const Ops<T>& ops_;
-  const GptBlock<T> block_;
+  const BlockLayers<T> layers_;  // of the final norm
+  const std::unique_ptr<const Block<T>> block_;
   OutputHead<T> head_;
   UnitParams<T> params_;
   GradientBuffers<T> gradients_;

@@ -45,10 +45,28 @@ void FillSinusoids(const ParamSpec& spec, T* data) {
   }
 }
 
+// GPT-2 scales what is added to the residual stream by the number of such additions; llama2.c does the same.
+double ResidualDeviation(const ModelConfig& config) {
+  return config.deviation / std::sqrt(2.0 * double(config.layers));
+}
+
+UnitSpec LlamaBlockUnit(const ModelConfig& config, size_t layer) {
+  const size_t c = config.width, hidden = config.hidden_width();
+  const double first = config.deviation, residual = ResidualDeviation(config);
+  const std::string at = "block." + std::to_string(layer);
+  return {at,
+          {Vector(at + ".norm1.weight", c, 1),
+           Matrix(at + ".attn.qkv.weight", config.qkv_columns(), c, first),
+           Matrix(at + ".attn.proj.weight", c, c, residual), Vector(at + ".norm2.weight", c, 1),
+           Matrix(at + ".mlp.gate.weight", hidden, c, first),
+           Matrix(at + ".mlp.up.weight", hidden, c, first),
+           Matrix(at + ".mlp.down.weight", hidden, c, residual)}};
+}
+
 UnitSpec BlockUnit(const ModelConfig& config, size_t layer) {
+  if (config.architecture == Architecture::kLlama) return LlamaBlockUnit(config, layer);
   const size_t c = config.width;
-  // GPT-2 scales what is added to the residual stream by the number of such additions.
-  const double residual = config.deviation / std::sqrt(2.0 * double(config.layers));
+  const double residual = ResidualDeviation(config);
   const std::string at = "block." + std::to_string(layer);
   return {
       at,
@@ -70,14 +88,23 @@ size_t ParamSpec::Count() const {
   return count;
 }
 
+ModelConfig WithModelDefaults(ModelConfig config) {
+  if (config.architecture == Architecture::kGpt2) return config;
+  config.kv_heads = config.key_heads();
+  config.hidden = config.hidden_width();
+  return config;
+}
+
 std::vector<UnitSpec> ModelUnits(const ModelConfig& config) {
   const size_t c = config.width;
+  const bool llama = config.architecture == Architecture::kLlama;
   std::vector<UnitSpec> units;
-  units.push_back(
-      {"embedding", {TokenTable("wte", config), PositionTable(config)}, config.tied_head});
+  units.push_back({"embedding", {TokenTable("wte", config)}, config.tied_head});
+  if (!llama) units.back().params.push_back(PositionTable(config));
   for (size_t layer = 0; layer < config.layers; layer++)
     units.push_back(BlockUnit(config, layer));
-  units.push_back({"final", {Vector("lnf.weight", c, 1), Vector("lnf.bias", c, 0)}});
+  units.push_back({"final", {Vector(llama ? "norm.weight" : "lnf.weight", c, 1)}});
+  if (!llama) units.back().params.push_back(Vector("lnf.bias", c, 0));
   if (!config.tied_head) units.back().params.push_back(TokenTable("head.weight", config));
   return units;
 }
@@ -91,9 +118,19 @@ size_t ParameterCount(const std::vector<UnitSpec>& units) {
   return count;
 }
 
+std::vector<LinearShape> BlockLinears(const ModelConfig& config) {
+  const size_t c = config.width, hidden = config.hidden_width();
+  std::vector<LinearShape> all = {
+      {c, config.qkv_columns(), true}, {c, c, false}, {c, hidden, true}, {hidden, c, false}};
+  if (config.architecture == Architecture::kLlama) all.insert(all.begin() + 2, all[2]);  // the gate
+  return all;
+}
+
 double FlopsPerToken(const ModelConfig& config) {
   const double c = double(config.width);
-  const double linear = double(config.layers) * 12 * c * c + c * double(config.padded_vocabulary());
+  double linear = c * double(config.padded_vocabulary());
+  for (const LinearShape& shape : BlockLinears(config))
+    linear += double(config.layers) * double(shape.in) * double(shape.out);
   const double attention = double(config.layers) * c * double(config.seq);  // causal half of QK, PV
   return 6 * (linear + attention);
 }

@@ -222,6 +222,18 @@ ModelConfig Shape(bool tied) {
           .vocabulary_multiple = 4};
 }
 
+// Heads that share keys and values.
+ModelConfig LlamaShape(bool tied) {
+  ModelConfig config = Shape(tied);
+  config.architecture = Architecture::kLlama;
+  config.width = 30;
+  config.heads = 3;
+  config.kv_heads = 1;
+  config.hidden = 53;
+  config.norm_epsilon = 1e-3;
+  return config;
+}
+
 std::vector<Token> Text(size_t count, size_t vocabulary) {
   std::vector<Token> text(count);
   for (size_t i = 0; i < count; i++)
@@ -269,27 +281,32 @@ bool IsLookedAt(size_t position, size_t seq) {
          position % 11 == 0;
 }
 
+void ExpectLogitsOfTheWholeWindow(const ModelConfig& config, NumberType type) {
+  TypedParams params(config, type);
+  Whole whole(config, params);
+  Decoder decoder(config, params, 1);
+  const std::vector<Token> text = Text(config.seq, config.vocabulary);
+  for (size_t t = 0; t < config.seq; t++) {
+    const float* const logits = decoder.Append({&text[t], 1});
+    ASSERT_LE(Difference(logits, whole.Logits(text, t)), 1e-5) << t;
+  }
+  EXPECT_EQ(decoder.length(), config.seq);
+}
+
 TEST(Decoder, HasTheLogitsOfTheWholeWindowAtEveryPosition) {
   for (const bool tied : {true, false}) {
     for (const NumberType type : kTypes) {
-      SCOPED_TRACE(testing::Message() << "tied " << tied << " type " << int(type));
-      ModelConfig config = Shape(tied);
-      config.seq = 37;
-      TypedParams params(config, type);
-      Whole whole(config, params);
-      Decoder decoder(config, params, 1);
-      const std::vector<Token> text = Text(config.seq, config.vocabulary);
-      for (size_t t = 0; t < config.seq; t++) {
-        const float* const logits = decoder.Append({&text[t], 1});
-        ASSERT_LE(Difference(logits, whole.Logits(text, t)), 1e-5) << t;
+      for (ModelConfig config : {Shape(tied), LlamaShape(tied)}) {
+        SCOPED_TRACE(testing::Message() << "tied " << tied << " type " << int(type)
+                                        << " architecture " << int(config.architecture));
+        config.seq = 37;
+        ExpectLogitsOfTheWholeWindow(config, type);
       }
-      EXPECT_EQ(decoder.length(), config.seq);
     }
   }
 }
 
-TEST(Decoder, TakesAPromptInChunksOfAnySize) {
-  const ModelConfig config = Shape(false);
+void ExpectAnyChunksToGiveTheSame(const ModelConfig& config) {
   TypedParams params(config, NumberType::kBf16);
   Whole whole(config, params);
   Decoder decoder(config, params, 2);
@@ -306,6 +323,11 @@ TEST(Decoder, TakesAPromptInChunksOfAnySize) {
       }
     }
   }
+}
+
+TEST(Decoder, TakesAPromptInChunksOfAnySize) {
+  ExpectAnyChunksToGiveTheSame(Shape(false));
+  ExpectAnyChunksToGiveTheSame(LlamaShape(false));
 }
 
 // A product of bfloat16 rounds both inputs, by 2^-9 of each at most. Where roundings of a sum are independent, the sum's is about that of
@@ -344,8 +366,8 @@ TEST(Decoder, WritesTheGreedyTextOfTheWholeWindow) {
 }
 
 TEST(Decoder, UsesTheUnitsAsAForwardDoes) {
-  for (const bool tied : {true, false}) {
-    const ModelConfig config = Shape(tied);
+  for (const ModelConfig& config :
+       {Shape(true), Shape(false), LlamaShape(true), LlamaShape(false)}) {
     TypedParams params(config, NumberType::kFloat32);
     Whole whole(config, params);
     whole.Logits({1, 2}, 1);

@@ -127,6 +127,19 @@ struct Runner {
 constexpr ModelConfig kTinyShape = {
     .vocabulary = 7, .seq = 4, .width = 6, .layers = 2, .heads = 2, .vocabulary_multiple = 4};
 
+// Two heads of queries to one of keys and values.
+constexpr ModelConfig kTinyLlama = {.vocabulary = 7,
+                                    .seq = 4,
+                                    .width = 16,
+                                    .layers = 2,
+                                    .heads = 4,
+                                    .vocabulary_multiple = 4,
+                                    .architecture = Architecture::kLlama,
+                                    .kv_heads = 2,
+                                    .hidden = 6,
+                                    .rope_theta = 10,
+                                    .norm_epsilon = 1e-3};
+
 struct Tiny {
   ModelConfig config;
   std::vector<UnitSpec> units = ModelUnits(config);
@@ -172,6 +185,44 @@ TEST(Model, BackwardIsTheGradientWhereTheHeadIsAMatrixOfItsOwn) {
   ModelConfig shape = kTinyShape;
   shape.tied_head = false;
   ExpectEveryGradient(shape);
+}
+
+TEST(Model, BackwardIsTheGradientOfEveryParameterOfALlama) {
+  ModelConfig shape = kTinyLlama;
+  ExpectEveryGradient(shape);
+  shape.tied_head = false;
+  shape.kv_heads = 0;
+  shape.hidden = 5;  // less than the width
+  ExpectEveryGradient(shape);
+}
+
+// What its numbers say: not what other ones would.
+TEST(Model, EachNumberOfALlamaCounts) {
+  const auto loss = [](const ModelConfig& shape) {
+    Tiny tiny(shape);
+    return Runner<double>(tiny.config, tiny.matmul, tiny.hooks).Loss(kInputs, kTargets);
+  };
+  const double before = loss(kTinyLlama);
+  ModelConfig theta = kTinyLlama, epsilon = kTinyLlama;
+  theta.rope_theta = 20;
+  epsilon.norm_epsilon = 2e-3;
+  EXPECT_GT(std::abs(loss(theta) - before), 1e-6);
+  EXPECT_GT(std::abs(loss(epsilon) - before), 1e-6);
+}
+
+// Two thirds of four times the width, up to a multiple of 64; and operations of products by parameter.
+TEST(Model, ALlamaHasTheNumbersThatItLeavesOpen) {
+  ModelConfig shape = {
+      .seq = 16, .width = 288, .layers = 2, .heads = 6, .architecture = Architecture::kLlama};
+  EXPECT_EQ(WithModelDefaults(shape).kv_heads, 6u);
+  EXPECT_EQ(WithModelDefaults(shape).hidden, 768u);
+  shape.width = 289;
+  EXPECT_EQ(shape.hidden_width(), 832u);
+  shape.width = 288;
+  shape.kv_heads = 2;
+  const size_t block = 288 * (288 + 2 * 96) + 288 * 288 + 3 * 288 * 768;
+  EXPECT_EQ(ParameterCount(ModelUnits(shape)), 256 * 288 + 2 * (block + 2 * 288) + 288);
+  EXPECT_EQ(FlopsPerToken(shape), 6.0 * (256 * 288 + 2 * (block + 288 * 16)));
 }
 
 // The eighth row of the token table: it belongs to no token.
@@ -223,26 +274,28 @@ TEST(Model, MicroBatchesUnderWayDoNotMix) {
 // Bit for bit, also with another micro-batch in between, whose blocks write to the same places.
 TEST(Model, RecomputationChangesNoBit) {
   const Token other[8] = {1, 1, 2, 6, 0, 4, 4, 3};
-  Tiny still;
-  Runner<double> expected(still.config, still.matmul, still.hooks);
-  const double loss = expected.Step(kInputs, kTargets, 1);
-  for (const Recompute recompute : {Recompute::kSelective, Recompute::kFull}) {
-    Tiny again;
-    Runner<double> model(again.config, again.matmul, again.hooks, recompute);
-    model.Step(other, kTargets, 1);
-    for (auto& unit : again.hooks.grad) {
-      for (auto& gradient : unit)
-        gradient.assign(gradient.size(), 0);
+  for (const ModelConfig& shape : {kTinyShape, kTinyLlama}) {
+    Tiny still(shape);
+    Runner<double> expected(still.config, still.matmul, still.hooks);
+    const double loss = expected.Step(kInputs, kTargets, 1);
+    for (const Recompute recompute : {Recompute::kSelective, Recompute::kFull}) {
+      Tiny again(shape);
+      Runner<double> model(again.config, again.matmul, again.hooks, recompute);
+      model.Step(other, kTargets, 1);
+      for (auto& unit : again.hooks.grad) {
+        for (auto& gradient : unit)
+          gradient.assign(gradient.size(), 0);
+      }
+      again.hooks.Forget();
+      EXPECT_EQ(model.Step(kInputs, kTargets, 1), loss);
+      EXPECT_EQ(again.hooks.grad, still.hooks.grad);
     }
-    again.hooks.Forget();
-    EXPECT_EQ(model.Step(kInputs, kTargets, 1), loss);
-    EXPECT_EQ(again.hooks.grad, still.hooks.grad);
   }
 }
 
 // With what is left out held still, it is a function like any other.
-TEST(Model, BackwardIsTheGradientUnderDropout) {
-  Tiny tiny, other;
+void ExpectGradientsUnderDropout(const ModelConfig& shape) {
+  Tiny tiny(shape);
   const Dropout dropout(0.3, 1, 5, 2);
   OwnedParams<double>& params = tiny.hooks;
   Model<double> model(tiny.config, 2, *tiny.matmul, static_cast<UnitHooks<double>&>(params));
@@ -262,6 +315,11 @@ TEST(Model, BackwardIsTheGradientUnderDropout) {
           gradients[u][p].size(), [&] { return step(1); }, 20);
     }
   }
+}
+
+TEST(Model, BackwardIsTheGradientUnderDropout) {
+  ExpectGradientsUnderDropout(kTinyShape);
+  ExpectGradientsUnderDropout(kTinyLlama);
 }
 
 // The third sequence of a step drops the same as the first of a micro-batch that begins with it.
@@ -368,8 +426,8 @@ class HalfParams : public OwnedParams<float> {
   std::vector<ParamView<float>> view_;
 };
 
-TEST(Model, ComputesWithWeightsOf16BitsAsWithTheSameValuesIn32) {
-  const auto units = ModelUnits(kTinyShape);
+void ExpectWeightsOf16BitsToBeTheirValues(const ModelConfig& shape) {
+  const auto units = ModelUnits(shape);
   for (const NumberType type : {NumberType::kBf16, NumberType::kFp16}) {
     for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
       if (!PrecisionSupported(precision)) continue;
@@ -383,9 +441,48 @@ TEST(Model, ComputesWithWeightsOf16BitsAsWithTheSameValuesIn32) {
       }
       HalfParams half(units, whole, type);
       const auto matmul = MakeMatmul<float>(precision);
-      Runner<float> expected(kTinyShape, matmul, whole), model(kTinyShape, matmul, half);
+      Runner<float> expected(shape, matmul, whole), model(shape, matmul, half);
       EXPECT_EQ(model.Step(kInputs, kTargets, 1), expected.Step(kInputs, kTargets, 1));
       EXPECT_EQ(half.grad, whole.grad);
+    }
+  }
+}
+
+TEST(Model, ComputesWithWeightsOf16BitsAsWithTheSameValuesIn32) {
+  ExpectWeightsOf16BitsToBeTheirValues(kTinyShape);
+  ExpectWeightsOf16BitsToBeTheirValues(kTinyLlama);
+}
+
+// Gradients of products with rounded inputs are near those of float32.
+TEST(Model, ALlamasGradientsInBf16DifferByRoundingAlone) {
+  if (!PrecisionSupported(Precision::kBf16)) GTEST_SKIP() << "oneDNN has no bf16 on this CPU";
+  ModelConfig shape = kTinyLlama;
+  shape.width = 32;
+  shape.hidden = 48;
+  Tiny tiny(shape);
+  OwnedParams<float> whole(tiny.units), rounded(tiny.units);
+  for (size_t u = 0; u < tiny.units.size(); u++) {
+    for (size_t p = 0; p < tiny.units[u].params.size(); p++) {
+      const std::vector<double>& values = tiny.hooks.data[u][p];
+      whole.data[u][p].assign(values.begin(), values.end());
+      rounded.data[u][p].assign(values.begin(), values.end());
+    }
+  }
+  const auto fp32 = MakeMatmul<float>(Precision::kFp32), bf16 = MakeMatmul<float>(Precision::kBf16);
+  const double expected =
+      Runner<float>(shape, fp32, whole, Recompute::kFull).Step(kInputs, kTargets, 1);
+  EXPECT_NEAR(Runner<float>(shape, bf16, rounded, Recompute::kFull).Step(kInputs, kTargets, 1),
+              expected, 0.02 * expected);
+  for (size_t u = 0; u < tiny.units.size(); u++) {
+    for (size_t p = 0; p < tiny.units[u].params.size(); p++) {
+      double error = 0, size = 0;
+      for (size_t i = 0; i < whole.grad[u][p].size(); i++) {
+        const double difference = double(rounded.grad[u][p][i]) - double(whole.grad[u][p][i]);
+        error += difference * difference;
+        size += double(whole.grad[u][p][i]) * double(whole.grad[u][p][i]);
+      }
+      // As of GPT-2 (golden_test.cc): 4 * 1.03^layers * 2^-7 of the norm.
+      EXPECT_LE(std::sqrt(error / size), 4 * 1.1 / 128) << tiny.units[u].params[p].name;
     }
   }
 }
@@ -419,11 +516,15 @@ TEST(Model, PositionsStartAsSinusoids) {
 // What a rank of tensor parallelism has must be one interval of each parameter, so that checkpoints can be cut anew: the heads of a
 // block in any order are the same block, and so are its hidden units.
 TEST(Model, HeadsAndHiddenUnitsAreIntervalsOfTheirParameters) {
-  const std::vector<std::vector<std::string>> cut_together = {
-      {"block.0.attn.qkv.weight", "block.0.attn.qkv.bias", "block.0.attn.proj.weight"},
-      {"block.1.mlp.up.weight", "block.1.mlp.up.bias", "block.1.mlp.down.weight"}};
-  for (const std::vector<std::string>& names : cut_together) {
-    Tiny tiny;  // two heads, so each has one half
+  const std::vector<std::pair<ModelConfig, std::vector<std::string>>> cut_together = {
+      {kTinyShape,
+       {"block.0.attn.qkv.weight", "block.0.attn.qkv.bias", "block.0.attn.proj.weight"}},
+      {kTinyShape, {"block.1.mlp.up.weight", "block.1.mlp.up.bias", "block.1.mlp.down.weight"}},
+      {kTinyLlama, {"block.0.attn.qkv.weight", "block.0.attn.proj.weight"}},
+      {kTinyLlama,
+       {"block.1.mlp.gate.weight", "block.1.mlp.up.weight", "block.1.mlp.down.weight"}}};
+  for (const auto& [shape, names] : cut_together) {
+    Tiny tiny(shape);  // two heads of keys, so each has one half
     Runner<double> model(tiny.config, tiny.matmul, tiny.hooks);
     const double before = model.Loss(kInputs, kTargets);
     size_t turned = 0;
@@ -473,6 +574,11 @@ TEST(Model, AnnouncesEveryGradientOnceAndInsideItsUnit) {
       "pre_backward 1", "post_backward 1", "pre_backward 0", "post_backward 0"};
   EXPECT_EQ(tiny.hooks.calls, expected);
   EXPECT_EQ(tiny.hooks.ready.size(), 2u + 2 * 12 + 2);
+
+  Tiny llama(kTinyLlama);
+  Runner<double>(llama.config, llama.matmul, llama.hooks).Step(kInputs, kTargets, 1);
+  EXPECT_EQ(llama.hooks.calls, expected);
+  EXPECT_EQ(llama.hooks.ready.size(), 1u + 2 * 7 + 1);
 }
 
 TEST(Model, AsksForAddressesAtEveryUse) {
@@ -519,9 +625,14 @@ TEST(Model, DefaultHasOneToThreeMillionParameters) {
 
 #ifndef WEFT_SANITIZE  // whose allocators mallinfo2 does not know
 TEST(Model, KeepsAsManyBytesAsThePlanSays) {
-  for (const ModelConfig& config :
-       {ModelConfig{.seq = 64, .width = 96, .layers = 3, .heads = 4},
-        ModelConfig{.seq = 128, .width = 32, .layers = 1, .heads = 2}}) {
+  for (const ModelConfig& config : {ModelConfig{.seq = 64, .width = 96, .layers = 3, .heads = 4},
+                                    ModelConfig{.seq = 128, .width = 32, .layers = 1, .heads = 2},
+                                    ModelConfig{.seq = 64,
+                                    .width = 96,
+                                    .layers = 3,
+                                    .heads = 6,
+                                    .architecture = Architecture::kLlama,
+                                    .kv_heads = 2}}) {
     for (const size_t batch : {4, 9}) {
       OwnedParams<float> params(ModelUnits(config));
       const auto matmul =

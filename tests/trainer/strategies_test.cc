@@ -195,6 +195,38 @@ TEST(Strategies, AHeadOfItsOwnHasTheSameBitsUnderAll) {
   }
 }
 
+// Heads that share keys and values, under every strategy and recomputation, in float32 and with bfloat16 weights.
+TEST(Strategies, ALlamaHasTheSameBitsUnderAll) {
+  constexpr size_t kRanks = 3;
+  const test::CaseSample sample({.every = 2, .sanitized = 4}, 7);
+  size_t number = 0;
+  for (const NumberType type : {NumberType::kFloat32, NumberType::kBf16}) {
+    TrainConfig config = OddConfig(WEFT_SHARD_NO_SHARD, WEFT_SHARD_REDUCE_EVERY);
+    config.model = {.vocabulary = 256,
+                    .seq = 13,
+                    .width = 20,
+                    .layers = 3,
+                    .heads = 10,
+                    .tied_head = type == NumberType::kFloat32,
+                    .architecture = Architecture::kLlama,
+                    .kv_heads = 5,
+                    .hidden = 27};
+    config.param_type = type;
+    const Outcome expected = RunRanks(kRanks, config)[0];
+    ASSERT_EQ(expected.error, "");
+    EXPECT_LT(expected.losses.back(), expected.losses.front());
+    for (const weft_shard_preset_t strategy : AllStrategies()) {
+      if (!sample.Takes(number++)) continue;
+      config.strategy = strategy;
+      config.recompute = Recompute(number % 3);
+      config.no_overlap = number % 2 == 0;
+      ExpectSameBitsOnAllRanks(kRanks, config, expected);
+      if (HasFailure()) return;
+    }
+  }
+  sample.Print("strategies of a Llama", number);
+}
+
 // The head is tied to the embedding, which the plan knows: no step has to teach it.
 // Whole matrices on one rank each, and oneDNN for their products.
 TEST(Strategies, MuonHasTheSameBitsUnderAll) {
