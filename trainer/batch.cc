@@ -39,6 +39,7 @@ TrainConfig WithDefaults(const TrainConfig& config, size_t ranks) {
   if (batch == 0)
     batch = turn > 0 ? turn * accumulate : std::max(kDefaultBatch, ranks * accumulate);
   ChooseOptimizerNumbers(resolved);
+  resolved.model = WithModelDefaults(resolved.model);
   return resolved;
 }
 

@@ -16,7 +16,8 @@ namespace weft::trainer {
 
 struct TrainConfig;
 
-// With what `ranks` decides where the user has not: a batch of 4, or of one sequence per micro-batch of each rank if these are more.
+// With what `ranks` decides where the user has not: a batch of 4, or of one sequence per micro-batch of each rank if these are more;
+// the optimizer's and the model's own numbers.
 TrainConfig WithDefaults(const TrainConfig& config, size_t ranks);
 
 // Throws BadInput with the nearest numbers that fit. `config` has its defaults.

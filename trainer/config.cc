@@ -18,6 +18,33 @@ void CheckRange(const char* option, size_t value, size_t low, size_t high) {
   }
 }
 
+// Those that only Llama has, and what its heads must be.
+void CheckArchitecture(const ModelConfig& m) {
+  if (m.architecture == Architecture::kGpt2) {
+    const ModelConfig plain;
+    const char* const given = m.kv_heads != 0                        ? "--kv-heads"
+                              : m.hidden != 0                        ? "--hidden"
+                              : m.rope_theta != plain.rope_theta     ? "--rope-theta"
+                              : m.norm_epsilon != plain.norm_epsilon ? "--norm-epsilon"
+                                                                     : nullptr;
+    if (given == nullptr) return;
+    throw BadInput(
+        fmt::format("{} is of Llama, and the model is a GPT-2; give --arch llama too", given));
+  }
+  CheckRange("--kv-heads", m.key_heads(), 1, m.heads);
+  CheckRange("--hidden", m.hidden_width(), 1, kHiddenMax);
+  if (m.heads % m.key_heads() != 0) {
+    throw BadInput(fmt::format("--heads {} is not a multiple of --kv-heads {}; choose a divisor",
+                               m.heads, m.key_heads()));
+  }
+  if (m.head_dim() % 2 != 0) {
+    throw BadInput(
+        fmt::format("--width {} over --heads {} is {}, which is odd; rotary positions need an even "
+                    "number for each head",
+                    m.width, m.heads, m.head_dim()));
+  }
+}
+
 // For numbers that are no counts; `range` says in words which are legal.
 void CheckNumber(const char* option, double value, bool legal, const char* range) {
   if (!legal) throw BadInput(fmt::format("{} {} is out of range; use {}", option, value, range));
@@ -28,6 +55,10 @@ void CheckNumbers(TrainConfig t) {
   constexpr double kMost = 1e6;  // of what has no natural end
   CheckNumber("--init-deviation", t.model.deviation,
               t.model.deviation >= 0 && t.model.deviation <= 10, "0 to 10");
+  CheckNumber("--rope-theta", t.model.rope_theta,
+              t.model.rope_theta >= 1 && t.model.rope_theta <= 1e9, "1 to 1000000000");
+  CheckNumber("--norm-epsilon", t.model.norm_epsilon,
+              t.model.norm_epsilon > 0 && t.model.norm_epsilon <= 1, "more than 0, up to 1");
   CheckNumber("--dropout", t.dropout, t.dropout >= 0 && t.dropout <= 0.99, "0 to 0.99");
   CheckNumber("--lr", t.lr, t.lr > 0 && t.lr < 10, "more than 0 and less than 10");
   if (t.lr_scaling != LrScaling::kNone && t.lr_batch == 0) {
@@ -75,6 +106,7 @@ void CheckConfig(const TrainConfig& config, size_t world_size) {
     throw BadInput(fmt::format("--width {} is not a multiple of --heads {}; choose one that is",
                                config.model.width, config.model.heads));
   }
+  CheckArchitecture(config.model);
   CheckBatch(config, world_size);
   CheckNumbers(config);
   CheckRange("--prefetch", config.prefetch, 0, kPrefetchMax);

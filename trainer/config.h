@@ -26,6 +26,7 @@ constexpr size_t kStepsMax = 100'000'000;  // also of steps between things
 constexpr size_t kSeqMax = 4096;
 constexpr size_t kVocabularyMax = 1 << 20;
 constexpr size_t kWidthMax = 4096;
+constexpr size_t kHiddenMax = 16384;
 constexpr size_t kLayersMax = 256;
 constexpr size_t kBatchMax = 1'000'000;
 constexpr size_t kRanksMax = 65536;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "trainer/config.h"
 #include "trainer/failure.h"
 
 namespace weft::trainer {
@@ -29,7 +30,28 @@ constexpr ModelConfig Gpt2(size_t layers, size_t width, size_t heads) {
           .deviation = 0.02};
 }
 
-constexpr std::array<Size, 10> kSizes = {{{"1m", ModelConfig()},
+// Those of llama2.c's stories: 15M and 110M parameters.
+constexpr ModelConfig Llama(size_t layers, size_t width, size_t heads, size_t seq) {
+  return {.vocabulary = 32000,
+          .seq = seq,
+          .width = width,
+          .layers = layers,
+          .heads = heads,
+          .deviation = 0.02,
+          .architecture = Architecture::kLlama};
+}
+
+// Llama 3.2 1B, whose positions are scaled there for texts of more than 8192 tokens.
+constexpr ModelConfig Llama1b() {
+  ModelConfig model = Llama(16, 2048, 32, kSeqMax);
+  model.vocabulary = 128256;
+  model.kv_heads = 8;
+  model.hidden = 8192;
+  model.rope_theta = 500000;
+  return model;
+}
+
+constexpr std::array<Size, 13> kSizes = {{{"1m", ModelConfig()},
                                           {"3m", OfBytes(6, 192, 6)},
                                           {"11m", OfBytes(6, 384, 6)},
                                           {"25m", OfBytes(8, 512, 8)},
@@ -38,7 +60,10 @@ constexpr std::array<Size, 10> kSizes = {{{"1m", ModelConfig()},
                                           {"gpt2", Gpt2(12, 768, 12)},
                                           {"gpt2-medium", Gpt2(24, 1024, 16)},
                                           {"gpt2-large", Gpt2(36, 1280, 20)},
-                                          {"gpt2-xl", Gpt2(48, 1600, 25)}}};
+                                          {"gpt2-xl", Gpt2(48, 1600, 25)},
+                                          {"llama-15m", Llama(6, 288, 6, 256)},
+                                          {"llama-110m", Llama(12, 768, 12, 1024)},
+                                          {"llama-1b", Llama1b()}}};
 
 }  // namespace
 
@@ -51,8 +76,9 @@ ModelConfig ModelOfSize(const std::string& name) {
 }
 
 std::string NameOfSize(const ModelConfig& model) {
-  const auto found = std::find_if(kSizes.begin(), kSizes.end(),
-                                  [&](const Size& size) { return size.model == model; });
+  const auto found = std::find_if(kSizes.begin(), kSizes.end(), [&](const Size& size) {
+    return WithModelDefaults(size.model) == WithModelDefaults(model);
+  });
   return found == kSizes.end() ? kCustomSize : found->name;
 }
 

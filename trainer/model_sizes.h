@@ -1,4 +1,4 @@
-// Models by name: for bytes from 1 to 85 million parameters, and the four of GPT-2.
+// Models by name: for bytes from 1 to 85 million parameters, the four of GPT-2, and three of Llama.
 //
 //   config.model = ModelOfSize("gpt2-medium");     // throws BadInput for another name
 //   NameOfSize(config.model)                        // "gpt2-medium"; "custom" of a model of another shape

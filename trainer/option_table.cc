@@ -22,17 +22,34 @@ void ListModel(Sink& sink, ProgramConfig& config) {
   constexpr Scope kRun = Scope::kRun;
   sink.First({"model", kRun,
               "a shape by name, which the other options of the model change: 1m, 3m, 11m, 25m, 50m "
-              "and 85m for bytes; gpt2, gpt2-medium, gpt2-large and gpt2-xl"},
+              "and 85m for bytes; gpt2, gpt2-medium, gpt2-large and gpt2-xl; llama-15m, llama-110m "
+              "and llama-1b"},
              NameOfSize(model), "1m", [&model](const std::string& text) {
                if (text != kCustomSize) model = ModelOfSize(text);
              });
+  sink.Choice({"arch", kRun, "the architecture: gpt2 or llama"},
+              model.architecture == Architecture::kGpt2 ? "gpt2" : "llama", "gpt2",
+              [&model](const std::string& text) {
+                model.architecture = IsFirst("arch", text, "gpt2", "llama") ? Architecture::kGpt2
+                                                                            : Architecture::kLlama;
+              });
   sink.Count(
       {"vocabulary", kRun, "tokens are below it; the token table has a multiple of 128 rows"},
       model.vocabulary, 2, kVocabularyMax);
   sink.Count({"seq", kRun, "tokens per sequence"}, model.seq, 2, kSeqMax);
   sink.Count({"layers", kRun, "transformer blocks"}, model.layers, 1, kLayersMax);
   sink.Count({"heads", kRun, "attention heads"}, model.heads, 1, kWidthMax);
+  sink.Count({"kv-heads", kRun,
+              "of llama: heads of keys and values, a divisor of --heads, which share them; 0: as "
+              "many"},
+             model.kv_heads, 0, kWidthMax);
   sink.Count({"width", kRun, "channels"}, model.width, 1, kWidthMax);
+  sink.Count({"hidden", kRun,
+              "of llama: width of the perceptron; 0: 8/3 of --width, up to a multiple of 64"},
+             model.hidden, 0, kHiddenMax);
+  sink.Number({"rope-theta", kRun, "of llama: base of the rotary positions"}, model.rope_theta);
+  sink.Number({"norm-epsilon", kRun, "of llama: added to the mean square in norms"},
+              model.norm_epsilon);
   sink.Choice({"head", kRun, "output: tied, the token table again; own, a matrix of its own"},
               model.tied_head ? "tied" : "own", "tied", [&model](const std::string& text) {
                 model.tied_head = IsFirst("head", text, "tied", "own");

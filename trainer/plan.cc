@@ -54,6 +54,17 @@ std::string DescribeSharding(const TrainConfig& config, const RunPlan& run, size
 
 }  // namespace
 
+const char* ArchitectureName(const ModelConfig& model) {
+  return model.architecture == Architecture::kLlama ? "Llama" : "GPT";
+}
+
+std::string DescribeHeads(const ModelConfig& model) {
+  std::string text = fmt::format("{} heads", model.heads);
+  if (model.key_heads() != model.heads)
+    text += fmt::format(" over {} of keys and values", model.key_heads());
+  return text;
+}
+
 RunPlan PlanRun(const TrainConfig& config, size_t rank, size_t ranks) {
   RunPlan plan;
   plan.sharding = DataParallel::PlanOf(ModelUnits(config.model), config, rank, ranks);
@@ -78,10 +89,10 @@ uint64_t ProductBytes(const ModelConfig& model, Precision precision, NumberType 
 std::string DescribePlan(const TrainConfig& t, const RunPlan& plan, size_t ranks,
                          size_t train_bytes) {
   const double tokens = double(t.steps) * double(t.global_batch * t.model.seq);
-  std::string out = fmt::format(
-      "model  GPT, {} layers x {} wide, {} heads, {} tokens of context: {} parameters\n",
-      t.model.layers, t.model.width, t.model.heads, t.model.seq,
-      FormatCount(double(ParameterCount(ModelUnits(t.model)))));
+  std::string out =
+      fmt::format("model  {}, {} layers x {} wide, {}, {} tokens of context: {} parameters\n",
+                  ArchitectureName(t.model), t.model.layers, t.model.width, DescribeHeads(t.model),
+                  t.model.seq, FormatCount(double(ParameterCount(ModelUnits(t.model)))));
   out += fmt::format(
       "plan   {} steps x {} sequences ({}) = {} tokens{}, {:.1f} TFLOP, {} products{}, lr {:g}, "
       "seed "

@@ -35,6 +35,12 @@ RunPlan PlanRun(const TrainConfig& config, size_t rank, size_t ranks);
 uint64_t ProductBytes(const ModelConfig& model, Precision precision, NumberType weights,
                       size_t rows, size_t threads);
 
+// "GPT" or "Llama".
+const char* ArchitectureName(const ModelConfig& model);
+
+// "8 heads", "8 heads over 2 of keys and values".
+std::string DescribeHeads(const ModelConfig& model);
+
 // The lines before step 1 that say what is trained, and how. `train_bytes`: of the text; 0: it is not known, and epochs are not told.
 std::string DescribePlan(const TrainConfig& config, const RunPlan& plan, size_t ranks,
                          size_t train_bytes);

@@ -92,6 +92,32 @@ TEST(LearningRate, GrowsWithTheBatchAsAskedFor) {
   EXPECT_DOUBLE_EQ(LearningRate(config, config.warmup - 1), 0.002);
 }
 
+// Also by its resolved numbers, as a configuration that was written has them.
+TEST(Options, ALlamaIsChosenByNameOrByItsNumbers) {
+  ProgramConfig c;
+  std::string help;
+  ASSERT_TRUE(Parse({"--kv-heads", "3", "--model", "llama-15m", "--norm-epsilon", "1e-6",
+                     "--rope-theta", "500000", "--hidden", "800"},
+                    c, help));
+  ModelConfig expected = ModelOfSize("llama-15m");
+  EXPECT_EQ(expected.architecture, Architecture::kLlama);
+  EXPECT_EQ(expected.hidden_width(), 768u);
+  expected.kv_heads = 3;
+  expected.norm_epsilon = 1e-6;
+  expected.rope_theta = 500000;
+  expected.hidden = 800;
+  EXPECT_EQ(c.train.model, expected);
+  ProgramConfig named;
+  ASSERT_TRUE(Parse({"--model", "llama-15m"}, named, help));
+  const TrainConfig resolved = WithDefaults(named.train, 1);
+  EXPECT_EQ(resolved.model.kv_heads, 6u);
+  EXPECT_EQ(resolved.model.hidden, 768u);
+  EXPECT_EQ(NameOfSize(resolved.model), "llama-15m");
+  ProgramConfig plain;
+  ASSERT_TRUE(Parse({}, plain, help));
+  EXPECT_EQ(WithDefaults(plain.train, 1).model, ModelConfig());  // GPT-2 has none of these
+}
+
 TEST(Options, EveryModelHasTheSizeOfItsName) {
   const std::map<std::string, double> millions = {{"1m", 1},
                                                   {"3m", 2.8},
@@ -102,7 +128,10 @@ TEST(Options, EveryModelHasTheSizeOfItsName) {
                                                   {"gpt2", 124.5},
                                                   {"gpt2-medium", 354.9},
                                                   {"gpt2-large", 774.1},
-                                                  {"gpt2-xl", 1557.7}};
+                                                  {"gpt2-xl", 1557.7},
+                                                  {"llama-15m", 15.2},
+                                                  {"llama-110m", 109.5},
+                                                  {"llama-1b", 1235.8}};
   std::string names;
   for (const auto& [name, size] : millions) {
     const ModelConfig model = ModelOfSize(name);
@@ -284,6 +313,17 @@ TEST(Options, BadInputIsOneLineThatNamesTheOption) {
       {{"--dtype", "fp8"}, "--dtype fp8"},
       {{"--model", "gpt3"}, "--model gpt3 is unknown; use 1m, 3m, "},
       {{"--vocabulary", "1"}, "--vocabulary: 1"},
+      {{"--arch", "bert"}, "--arch bert is unknown; use gpt2 or llama"},
+      {{"--kv-heads", "2"}, "--kv-heads is of Llama, and the model is a GPT-2; give --arch llama"},
+      {{"--hidden", "64"}, "--hidden is of Llama"},
+      {{"--rope-theta", "500"}, "--rope-theta is of Llama"},
+      {{"--norm-epsilon", "1e-6"}, "--norm-epsilon is of Llama"},
+      {{"--arch", "llama", "--kv-heads", "3"}, "--heads 4 is not a multiple of --kv-heads 3"},
+      {{"--arch", "llama", "--kv-heads", "8"}, "--kv-heads 8 is out of range; use 1 to 4"},
+      {{"--arch", "llama", "--width", "12"}, "--width 12 over --heads 4 is 3, which is odd"},
+      {{"--arch", "llama", "--hidden", "99999"}, "--hidden: 99999 is out of range"},
+      {{"--arch", "llama", "--rope-theta", "0"}, "--rope-theta 0 is out of range; use 1 to"},
+      {{"--arch", "llama", "--norm-epsilon", "0"}, "--norm-epsilon 0 is out of range; use more"},
       {{"--head", "free"}, "--head free is unknown; use tied or own"},
       {{"--positions", "rotary"}, "--positions rotary is unknown; use sinusoids or normal"},
       {{"--init-deviation", "-1"}, "--init-deviation -1 is out of range; use 0 to 10"},

@@ -79,9 +79,9 @@ Section Result(const ReportFacts& facts) {
   }
   if (facts.ranks > 1 && facts.done.steps > 0 && std::isfinite(facts.done.last.loss_max))
     row("largest mean loss of a rank, last step", fmt::format("{:.4f}", facts.done.last.loss_max));
-  row("model", fmt::format("{} parameters: {} layers x {}, {} heads, {} tokens of context",
+  row("model", fmt::format("{} parameters: {} layers x {}, {}, {} tokens of context",
                            FormatCount(double(ParameterCount(ModelUnits(t.model)))), t.model.layers,
-                           t.model.width, t.model.heads, t.model.seq));
+                           t.model.width, DescribeHeads(t.model), t.model.seq));
   row("trained by this start",
       fmt::format("{}, {} tokens", Counted(facts.done.steps, "step", "steps"),
                   FormatCount(facts.done.tokens)));
