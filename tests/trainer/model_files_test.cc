@@ -12,8 +12,10 @@
 #include "trainer/failure.h"
 #include "trainer/model_files/gpt2_file.h"
 #include "trainer/model_files/gpt2_layout.h"
+#include "trainer/model_files/llama_layout.h"
 #include "trainer/model_files/llmc_file.h"
 #include "trainer/model_files/safetensors_file.h"
+#include "trainer/model_files/saved_model.h"
 #include "trainer/ops.h"
 
 namespace weft::trainer::model_files_test {
@@ -99,7 +101,7 @@ TEST_F(ModelFilesTest, WhatIsNoSafetensorsFileIsRefused) {
                            "other_size", "negative", "integers", "odd", "absent"}) {
     const std::string refusal = Refusal(name);
     EXPECT_EQ(refusal.rfind(Path(name), 0), 0u) << name << ": " << refusal;
-    EXPECT_FALSE(Gpt2File::IsOne(Path(name)));
+    EXPECT_FALSE(OtherProgramsValues(Path(name), kShape));
   }
 }
 
@@ -206,6 +208,57 @@ TEST_F(ModelFilesTest, AShorterContextTakesTheFirstPositionsOfLlmcs) {
     EXPECT_EQ(file.Read(spec, model), Telling(spec)) << spec.name;
   model.seq = 7;
   EXPECT_THROW(file.CheckFor(model), BadInput);
+}
+
+constexpr ModelConfig kLlamaShape = {.vocabulary = 130,
+                                     .seq = 6,
+                                     .width = 12,
+                                     .layers = 2,
+                                     .heads = 6,
+                                     .tied_head = false,
+                                     .architecture = Architecture::kLlama,
+                                     .kv_heads = 3,
+                                     .hidden = 20};
+
+// Every element of every tensor stands in one place of ours, and back.
+TEST(LlamaTensor, ThereAndBackChangesNothing) {
+  std::set<std::string> names;
+  for (const UnitSpec& unit : ModelUnits(kLlamaShape)) {
+    for (const ParamSpec& spec : unit.params) {
+      std::vector<float> values(spec.Count()), back(spec.Count(), 0);
+      InitParam(spec, 3, names.size(), values.data());
+      for (const LlamaTensor& tensor : LlamaTensorsOf(spec, kLlamaShape)) {
+        EXPECT_TRUE(names.insert(tensor.name()).second) << tensor.name();
+        tensor.ToOurs(tensor.ToTheirs(values), back);
+      }
+      EXPECT_EQ(back, values) << spec.name;
+    }
+  }
+  EXPECT_EQ(names.size(), 1u + 2 * 9 + 2);
+  EXPECT_TRUE(names.count("model.embed_tokens.weight") == 1 && names.count("lm_head.weight") == 1 &&
+              names.count("model.layers.1.post_attention_layernorm.weight") == 1 &&
+              names.count("model.norm.weight") == 1);
+}
+
+// Heads 4 and 5 of queries share head 2 of keys and values: rows 16 to 23 of ours.
+TEST(LlamaTensor, PutsTheQueriesOfAGroupBeforeItsKeyAndValue) {
+  const ParamSpec spec = ModelUnits(kLlamaShape)[2].params[kLlamaQkv];
+  ASSERT_EQ(spec.shape, (std::vector<int64_t>{24, 12}));
+  const std::vector<LlamaTensor> tensors = LlamaTensorsOf(spec, kLlamaShape);
+  ASSERT_EQ(tensors.size(), 3u);
+  EXPECT_EQ(tensors[0].name(), "model.layers.1.self_attn.q_proj.weight");
+  EXPECT_EQ(tensors[0].shape(), (std::vector<int64_t>{12, 12}));
+  EXPECT_EQ(tensors[2].shape(), (std::vector<int64_t>{6, 12}));
+  std::vector<float> rows(spec.Count());
+  for (size_t i = 0; i < rows.size(); i++)
+    rows[i] = float(i / 12);
+  const auto row_of = [&](size_t tensor, size_t row) {
+    return tensors[tensor].ToTheirs(rows)[row * 12];
+  };
+  EXPECT_EQ(row_of(0, 2 * 4), 16);      // query head 4
+  EXPECT_EQ(row_of(0, 2 * 5 + 1), 19);  // query head 5, its second number
+  EXPECT_EQ(row_of(1, 2 * 2), 20);      // key head 2
+  EXPECT_EQ(row_of(2, 2 * 2 + 1), 23);  // value head 2, its second number
 }
 
 }  // namespace

@@ -26,15 +26,18 @@ constexpr const char* kOption = "--from";
 // What ranks need to know that may not see the files of another program.
 std::string ShapeText(const SavedModel& saved) {
   const ModelConfig& m = saved.model();
-  return fmt::format("{} {} {} {} {} {} {}", int(saved.kind()), m.vocabulary, m.seq, m.width,
-                     m.layers, m.heads, int(m.tied_head));
+  return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {}", int(saved.kind()), m.vocabulary, m.seq,
+                     m.width, m.layers, m.heads, int(m.tied_head), int(m.architecture), m.kv_heads,
+                     m.hidden, m.rope_theta, m.norm_epsilon);
 }
 
 SavedModel::Kind ReadShape(const std::string& text, ModelConfig* model) {
   std::istringstream in(text);
-  int kind = 0;
+  int kind = 0, architecture = 0;
   in >> kind >> model->vocabulary >> model->seq >> model->width >> model->layers >> model->heads >>
-      model->tied_head;
+      model->tied_head >> architecture >> model->kv_heads >> model->hidden >> model->rope_theta >>
+      model->norm_epsilon;
+  model->architecture = Architecture(architecture);
   return SavedModel::Kind(kind);
 }
 
@@ -108,9 +111,9 @@ void LoadedModel::Load(const WorkingMemory& working) {
 std::string LoadedModel::Describe() const {
   const ModelConfig& m = run_.model;
   return fmt::format(
-      "model  {}: GPT, {} layers x {} wide, {} heads, {} tokens of context, {} tokens: {} "
+      "model  {}: {}, {} layers x {} wide, {}, {} tokens of context, {} tokens: {} "
       "parameters\n",
-      path_, m.layers, m.width, m.heads, m.seq, m.vocabulary,
+      path_, ArchitectureName(m), m.layers, m.width, DescribeHeads(m), m.seq, m.vocabulary,
       FormatCount(double(ParameterCount(ModelUnits(m)))));
 }
 

@@ -17,6 +17,7 @@
 
 #include "trainer/failure.h"
 #include "trainer/model_files/gpt2_layout.h"
+#include "trainer/model_files/llama_layout.h"
 #include "trainer/model_files/llmc_file.h"
 #include "trainer/model_files/run_model.h"
 #include "trainer/model_files/safetensors_file.h"
@@ -29,8 +30,6 @@ namespace weft::trainer {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr double kNormEpsilon = 1e-5;  // of both
 
 // A file that is gone at the end.
 class PassingFile {
@@ -51,14 +50,44 @@ class PassingFile {
   const fs::path path_;
 };
 
+const char* ClassOf(const ModelConfig& model) {
+  return model.architecture == Architecture::kLlama ? "LlamaForCausalLM" : "GPT2LMHeadModel";
+}
+
+// Older versions of transformers read rope_theta, newer ones either.
+nlohmann::ordered_json LlamaConfig(const ModelConfig& model) {
+  return {{"architectures", {ClassOf(model)}},
+          {"model_type", "llama"},
+          {"hidden_act", "silu"},
+          {"attention_bias", false},
+          {"mlp_bias", false},
+          {"attention_dropout", 0.0},
+          {"hidden_size", model.width},
+          {"intermediate_size", model.hidden_width()},
+          {"num_hidden_layers", model.layers},
+          {"num_attention_heads", model.heads},
+          {"num_key_value_heads", model.key_heads()},
+          {"head_dim", model.head_dim()},
+          {"max_position_embeddings", model.seq},
+          {"rope_theta", model.rope_theta},
+          {"rope_scaling", nullptr},
+          {"rms_norm_eps", model.norm_epsilon},
+          {"vocab_size", model.vocabulary},
+          {"tie_word_embeddings", model.tied_head},
+          {"bos_token_id", nullptr},
+          {"eos_token_id", nullptr},
+          {"torch_dtype", "float32"}};
+}
+
 std::string TransformersConfig(const ModelConfig& model) {
-  const nlohmann::ordered_json config = {{"architectures", {"GPT2LMHeadModel"}},
+  if (model.architecture == Architecture::kLlama) return LlamaConfig(model).dump(2) + "\n";
+  const nlohmann::ordered_json config = {{"architectures", {ClassOf(model)}},
                                          {"model_type", "gpt2"},
                                          {"activation_function", "gelu_new"},
                                          {"attn_pdrop", 0.0},
                                          {"embd_pdrop", 0.0},
                                          {"resid_pdrop", 0.0},
-                                         {"layer_norm_epsilon", kNormEpsilon},
+                                         {"layer_norm_epsilon", kGpt2NormEpsilon},
                                          {"n_embd", model.width},
                                          {"n_head", model.heads},
                                          {"n_layer", model.layers},
@@ -99,6 +128,14 @@ std::vector<TensorToWrite> TensorsOf(const SafetensorsFile& own, const ModelConf
   for (const UnitSpec& unit : ModelUnits(model)) {
     for (const ParamSpec& spec : unit.params) {
       const SafetensorsTensor* const tensor = &TensorOf(own, spec);
+      if (model.architecture == Architecture::kLlama) {
+        for (const LlamaTensor& theirs : LlamaTensorsOf(spec, model)) {
+          tensors.push_back({theirs.name(), theirs.shape(), [&own, tensor, theirs] {
+                               return theirs.ToTheirs(own.Read(*tensor));
+                             }});
+        }
+        continue;
+      }
       const Gpt2Tensor theirs(spec, model);
       const bool head = spec.name == "head.weight";
       tensors.push_back(
@@ -131,8 +168,8 @@ std::string ExportTransformers(const ExportConfig& config, const ModelConfig& mo
   const SafetensorsFile values(own.path());
   WriteRunFile(config.out, "config.json", TransformersConfig(model), kExportPlace);
   WriteSafetensors(out / "model.safetensors", TensorsOf(values, model));
-  return fmt::format("wrote {}/model.safetensors and config.json: {}, as GPT2LMHeadModel\n",
-                     config.out, Parameters(model));
+  return fmt::format("wrote {}/model.safetensors and config.json: {}, as {}\n", config.out,
+                     Parameters(model), ClassOf(model));
 }
 
 std::string ExportLlmc(const ExportConfig& config, const ModelConfig& model) {
@@ -140,6 +177,10 @@ std::string ExportLlmc(const ExportConfig& config, const ModelConfig& model) {
   std::error_code error;
   if (fs::exists(out, error))
     throw BadInput(fmt::format("--out {} is there; give the name of a new file", config.out));
+  if (model.architecture != Architecture::kGpt2)
+    throw BadInput(fmt::format(
+        "--from {}: the model is a Llama, and llm.c's file is for GPT-2; use --format transformers",
+        config.from));
   if (!model.tied_head)
     throw BadInput(fmt::format(
         "--from {}: the model has a head of its own, for which llm.c's file has no place; use "
@@ -166,7 +207,8 @@ bool IsSecond(const char* option, const std::string& text, const char* first, co
 
 std::string ParseExportOptions(int argc, char** argv, ExportConfig& config) {
   CLI::App app{
-      "Writes a run's model for transformers, which loads it as GPT2LMHeadModel, or for llm.c.",
+      "Writes a run's model for transformers, which loads it as GPT2LMHeadModel or "
+      "LlamaForCausalLM, or for llm.c.",
       "weft_train export"};
   app.add_option("--from", config.from,
                  "the directory of a run, whose latest checkpoint is meant, or of a checkpoint")

@@ -22,11 +22,6 @@ namespace fs = std::filesystem;
 constexpr const char* kPrefix = "transformer.";  // of GPT2LMHeadModel's tensors
 constexpr const char* kTelling = "h.0.attn.c_attn.weight";
 
-fs::path FileOf(const std::string& path) {
-  std::error_code ignored;
-  return fs::is_directory(path, ignored) ? fs::path(path) / "model.safetensors" : fs::path(path);
-}
-
 // Without the prefix, or with it.
 const SafetensorsTensor* TensorOf(const SafetensorsFile& file, const std::string& name) {
   const SafetensorsTensor* const found = file.Find(name);
@@ -71,7 +66,7 @@ size_t HeadsBeside(const fs::path& file, fs::path* config_path) {
 }  // namespace
 
 bool Gpt2File::IsOne(const std::string& path) {
-  const fs::path file = FileOf(path);
+  const fs::path file = SafetensorsIn(path);
   std::error_code ignored;
   if (file.extension() != ".safetensors" || !fs::is_regular_file(file, ignored)) return false;
   try {
@@ -83,7 +78,7 @@ bool Gpt2File::IsOne(const std::string& path) {
 }
 
 Gpt2File::Gpt2File(const std::string& path, const ModelConfig& model)
-    : file_(FileOf(path)), model_(model) {
+    : file_(SafetensorsIn(path)), model_(model) {
   for (const UnitSpec& unit : ModelUnits(model)) {
     for (const ParamSpec& spec : unit.params) {
       const Gpt2Tensor theirs(spec, model);
@@ -124,7 +119,7 @@ void Gpt2File::CheckHeads() const {
 }
 
 ModelConfig Gpt2File::ShapeOf(const std::string& path) {
-  const SafetensorsFile file(FileOf(path));
+  const SafetensorsFile file(SafetensorsIn(path));
   const auto shape = [&](const std::string& name) {
     const SafetensorsTensor* const tensor = TensorOf(file, name);
     if (tensor == nullptr || tensor->shape.size() != 2 || tensor->shape[0] < 1 ||

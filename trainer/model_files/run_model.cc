@@ -1,5 +1,6 @@
 #include "trainer/model_files/run_model.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -45,6 +46,19 @@ std::vector<std::string> TextsIn(const nlohmann::json& run, const char* key) {
   return texts;
 }
 
+// What a Llama has beside a GPT-2.
+void ReadLlama(const nlohmann::json& run, ModelConfig* model) {
+  const auto number = [&](const char* key, double otherwise) {
+    const auto found = run.find(key);
+    return found != run.end() && found->is_number() ? found->get<double>() : otherwise;
+  };
+  model->architecture = Architecture::kLlama;
+  model->kv_heads = size_t(std::max(0.0, number("kv-heads", 0)));
+  model->hidden = size_t(std::max(0.0, number("hidden", 0)));
+  model->rope_theta = number("rope-theta", model->rope_theta);
+  model->norm_epsilon = number("norm-epsilon", model->norm_epsilon);
+}
+
 NumberType ParamTypeOf(const std::string& name) {
   if (name == "bf16") return NumberType::kBf16;
   return name == "fp16" ? NumberType::kFp16 : NumberType::kFloat32;
@@ -74,6 +88,7 @@ RunModel ReadRunModel(const std::string& path, const std::string& option) {
   model.layers = number("layers", model.layers);
   model.heads = number("heads", model.heads);
   model.tied_head = TextIn(config, "head") != "own";
+  if (TextIn(config, "arch") == "llama") ReadLlama(config, &model);
   run.param_type = ParamTypeOf(TextIn(config, "param-dtype"));
   run.data = TextsIn(config, "data");
   run.bytes = TextIn(config, "text").find(" bytes,") != std::string::npos;

@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include <fmt/core.h>
@@ -116,6 +117,12 @@ std::vector<float> SafetensorsFile::Read(const SafetensorsTensor& tensor) const 
   const std::vector<std::byte> aligned(bytes.begin(), bytes.end());
   GetOps<float>().widen({aligned.data(), TypeOf(tensor.type)}, values.data(), count);
   return values;
+}
+
+std::filesystem::path SafetensorsIn(const std::string& path) {
+  std::error_code ignored;
+  const std::filesystem::path folder(path);
+  return std::filesystem::is_directory(folder, ignored) ? folder / "model.safetensors" : folder;
 }
 
 void WriteSafetensors(const std::filesystem::path& path,

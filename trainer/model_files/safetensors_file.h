@@ -49,6 +49,9 @@ class SafetensorsFile {
   std::map<std::string, SafetensorsTensor> tensors_;
 };
 
+// The file that a path means: itself, or model.safetensors in a folder.
+std::filesystem::path SafetensorsIn(const std::string& path);
+
 // A tensor to be written, as float32; `values` is asked for once, when its turn comes.
 struct TensorToWrite {
   std::string name;

@@ -3,7 +3,7 @@
 //   const SavedModel saved("gpt2/");
 //   saved.model() ...                                  // its shape
 //
-// A run or a checkpoint of weft_train; a GPT-2 of transformers; a file of weights of llm.c. Throws BadInput with one sentence.
+// A run or a checkpoint of weft_train; a GPT-2 or Llama of transformers; a file of weights of llm.c. Throws BadInput with one sentence.
 // Thread-safety: constant after construction.
 #ifndef WEFT_TRAINER_MODEL_FILES_SAVED_MODEL_H_
 #define WEFT_TRAINER_MODEL_FILES_SAVED_MODEL_H_

@@ -1,5 +1,5 @@
-"""A GPT-2 that transformers has made trains in weft_train and goes back: both have the same loss of it, before and after, and the same greedy
-text."""
+"""A GPT-2 and a Llama that transformers has made train in weft_train and go back: both have the same loss of them, before and after, and the same
+greedy text."""
 import json
 import os
 import pathlib
@@ -15,6 +15,7 @@ _SKIPPED = 77  # as CMake knows it
 _DEADLINE_S = 120
 _SEQ, _VOCABULARY = 32, 300
 _SHAPE = ("--layers", "2", "--width", "48", "--heads", "4", "--seq", str(_SEQ), "--vocabulary", str(_VOCABULARY))
+_LLAMA = ("--arch", "llama", "--kv-heads", "2", "--hidden", "80", "--rope-theta", "500", "--norm-epsilon", "1e-6")
 
 
 def write_tokens(path, tokens):
@@ -22,7 +23,8 @@ def write_tokens(path, tokens):
     path.write_bytes(struct.pack("<256i", 20240520, 1, len(tokens), *[0] * 253) + struct.pack(f"<{len(tokens)}H", *tokens))
 
 
-class Gpt2Test(unittest.TestCase):
+class CausalLmTest:
+    """What both have in common. shape: the options of the model; made(**more): one of transformers; loaded(folder)."""
 
     def setUp(self):
         directory = tempfile.TemporaryDirectory()
@@ -42,7 +44,7 @@ class Gpt2Test(unittest.TestCase):
 
     def train(self, name, *more):
         """The loss of the window's second half, at the end."""
-        self.run_it("--data", "*.bin", "--name", name, *_SHAPE, "--batch", "4", "--dtype", "fp32", "--warmup", "0", "--eval-every", "0", "--checkpoint-every",
+        self.run_it("--data", "*.bin", "--name", name, *self.shape, "--batch", "4", "--dtype", "fp32", "--warmup", "0", "--eval-every", "0", "--checkpoint-every",
                     "100", *more)
         return json.loads((self.root / "runs" / name / "metrics.jsonl").read_text().splitlines()[-1])["val_loss"]
 
@@ -53,12 +55,8 @@ class Gpt2Test(unittest.TestCase):
             logits = model.eval()(window[:, :-1]).logits[0, _SEQ // 2:]
         return torch.nn.functional.cross_entropy(logits, window[0, 1 + _SEQ // 2:]).item()
 
-    def made(self, **more):
-        config = transformers.GPT2Config(n_embd=48, n_layer=2, n_head=4, n_positions=_SEQ, vocab_size=_VOCABULARY, initializer_range=0.2, **more)
-        return transformers.GPT2LMHeadModel(config)
-
     def test_goes_there_and_back_with_the_same_loss(self):
-        for name, model in (("tied", self.made()), ("own", self.made(tie_word_embeddings=False))):
+        for name, model in (("tied", self.made(tie_word_embeddings=True)), ("own", self.made(tie_word_embeddings=False))):
             with self.subTest(name):
                 model.save_pretrained(self.root / name)
                 more = ("--init", name, "--head", name, "--lr")
@@ -67,7 +65,7 @@ class Gpt2Test(unittest.TestCase):
                 trained = self.train(f"{name}-trained", *more, "1e-3", "--steps", "30")
                 self.assertGreater(abs(trained - begun), 1e-2)
                 self.run_it("export", "--from", f"runs/{name}-trained", "--out", f"{name}-back")
-                back, info = transformers.GPT2LMHeadModel.from_pretrained(self.root / f"{name}-back", output_loading_info=True)
+                back, info = self.model_class().from_pretrained(self.root / f"{name}-back", output_loading_info=True)
                 self.assertFalse(info["missing_keys"] or info["unexpected_keys"] or info["mismatched_keys"], info)
                 self.assertAlmostEqual(trained, self.loss_of(back), delta=2e-5)
 
@@ -103,7 +101,7 @@ class Gpt2Test(unittest.TestCase):
         self.run_it("tokenize", "--tokenizer", f"bpe:{_VOCABULARY}", "--out", "t/t", "text")
         tokenizer = (self.root / "t" / "tokenizer.json").read_bytes()
         prompt = "abc dxe"
-        for name, model in (("tied", self.made()), ("own", self.made(tie_word_embeddings=False))):
+        for name, model in (("tied", self.made(tie_word_embeddings=True)), ("own", self.made(tie_word_embeddings=False))):
             with self.subTest(name):
                 model.save_pretrained(self.root / name)
                 (self.root / name / "tokenizer.json").write_bytes(tokenizer)
@@ -115,20 +113,59 @@ class Gpt2Test(unittest.TestCase):
                 # And of what the run has made of it, which goes back.
                 self.train(f"{name}-run", "--init", name, "--head", name, "--lr", "1e-3", "--steps", "20")
                 self.run_it("export", "--from", f"runs/{name}-run", "--out", f"{name}-out")
-                back = transformers.GPT2LMHeadModel.from_pretrained(self.root / f"{name}-out")
+                back = self.model_class().from_pretrained(self.root / f"{name}-out")
                 sampled = self.sample("--from", f"runs/{name}-run", "--tokenizer", "t/tokenizer.json", "--prompt", prompt)
                 expected = self.greedy(back, prompt)
                 self.assertEqual(expected, sampled[:len(expected)])
 
-    def test_a_model_of_another_shape_is_refused_with_one_sentence(self):
-        self.made().save_pretrained(self.root / "model")
+    def expect_refusals(self, cases):
+        self.made(tie_word_embeddings=True).save_pretrained(self.root / "model")
         base = ("--data", "*.bin", "--init", "model", "--steps", "1", "--batch", "4", "--dtype", "fp32")
-        for change, expected in ((("--width", "96"), "has the shape [300, 48], and this model's has [300, 96]"), (("--layers", "3"), "has no tensor h.2."),
-                                 (("--layers", "1"), "has more than 1 layers"), (("--heads", "2"), "says 4 heads, and this model has 2")):
+        for change, expected in cases:
             with self.subTest(change):
-                shape = list(_SHAPE)
+                shape = list(self.shape)
                 shape[shape.index(change[0]) + 1] = change[1]
                 self.assertIn(expected, self.run_it(*base, *shape, code=2).splitlines()[-1])
+
+
+class Gpt2Test(CausalLmTest, unittest.TestCase):
+    shape = _SHAPE
+
+    @staticmethod
+    def model_class():
+        return transformers.GPT2LMHeadModel
+
+    @staticmethod
+    def made(**more):
+        config = transformers.GPT2Config(n_embd=48, n_layer=2, n_head=4, n_positions=_SEQ, vocab_size=_VOCABULARY, initializer_range=0.2, **more)
+        return transformers.GPT2LMHeadModel(config)
+
+    def test_a_model_of_another_shape_is_refused_with_one_sentence(self):
+        self.expect_refusals(((("--width", "96"), "has the shape [300, 48], and this model's has [300, 96]"), (("--layers", "3"), "has no tensor h.2."),
+                                 (("--layers", "1"), "has more than 1 layers"), (("--heads", "2"), "says 4 heads, and this model has 2")))
+
+
+class LlamaTest(CausalLmTest, unittest.TestCase):
+    shape = _SHAPE + _LLAMA
+
+    @staticmethod
+    def model_class():
+        return transformers.LlamaForCausalLM
+
+    @staticmethod
+    def made(**more):
+        config = transformers.LlamaConfig(hidden_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, intermediate_size=80,
+                                          max_position_embeddings=_SEQ, vocab_size=_VOCABULARY, initializer_range=0.2, rms_norm_eps=1e-6,
+                                          rope_parameters={"rope_type": "default", "rope_theta": 500.0}, rope_theta=500.0, bos_token_id=None,
+                                          eos_token_id=None, **more)
+        return transformers.LlamaForCausalLM(config)
+
+    def test_a_model_of_another_shape_is_refused_with_one_sentence(self):
+        self.expect_refusals(((("--hidden", "96"), "has the shape [80, 48], and this model's has [96, 48]"), (("--layers", "3"), "has no tensor model.layers.2."),
+                              (("--layers", "1"), "has more than 1 layers"), (("--heads", "8"), "says num_attention_heads 4, and this model has 8"),
+                              (("--kv-heads", "4"), "says num_key_value_heads 2, and this model has 4"),
+                              (("--rope-theta", "10000"), "says rope_theta 500, and this model has 10000"),
+                              (("--norm-epsilon", "1e-5"), "says rms_norm_eps 1e-06, and this model has 1e-05")))
 
 
 if __name__ == "__main__":
