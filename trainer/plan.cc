@@ -80,9 +80,9 @@ uint64_t ProductBytes(const ModelConfig& model, Precision precision, NumberType 
                       size_t rows, size_t threads) {
   const size_t width = model.width;
   const LargestOperands largest = {
-      .activations = rows * 4 * model.width,
+      .activations = rows * 4 * width,
       .logits = std::min(kHeadTileRows, rows) * model.padded_vocabulary(),
-      .weights = model.width * std::max(4 * model.width, model.padded_vocabulary())};
+      .weights = width * std::max(4 * width, model.padded_vocabulary())};
   return MatmulBytes(precision, weights, largest, threads);
 }
 
