@@ -78,11 +78,12 @@ RunPlan PlanRun(const TrainConfig& config, size_t rank, size_t ranks) {
 
 uint64_t ProductBytes(const ModelConfig& model, Precision precision, NumberType weights,
                       size_t rows, size_t threads) {
-  const size_t width = model.width;
+  // Of a block's matrices: GPT-2's is that of the perceptron.
+  const size_t widest = std::max(model.hidden_width(), model.qkv_columns());
   const LargestOperands largest = {
-      .activations = rows * 4 * width,
+      .activations = rows * widest,
       .logits = std::min(kHeadTileRows, rows) * model.padded_vocabulary(),
-      .weights = width * std::max(4 * width, model.padded_vocabulary())};
+      .weights = model.width * std::max(widest, model.padded_vocabulary())};
   return MatmulBytes(precision, weights, largest, threads);
 }
 
