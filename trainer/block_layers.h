@@ -11,7 +11,7 @@
 
 #include <cstddef>
 
-#include "trainer/block.h"
+#include "trainer/block_use.h"
 #include "trainer/matmul.h"
 #include "trainer/ops.h"
 

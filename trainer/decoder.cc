@@ -32,6 +32,7 @@ size_t GateRow(const ModelConfig& config) {
 Decoder::Decoder(const ModelConfig& config, UnitHooks<float>& hooks, size_t threads)
     : config_(config),
       llama_(config.architecture == Architecture::kLlama),
+      at_(BlockPlacesOf(config.architecture)),
       threads_(threads),
       rotation_(RotationTable<float>(config)),
       ops_(GetOps<float>()),
@@ -90,35 +91,23 @@ void Decoder::Attend(size_t layer, size_t rows) {
   decoder_ops_.attend(wide_.data(), length_, rows, cache_[layer], mixed_.data(), scores_.data());
 }
 
-void Decoder::LlamaBlock(size_t layer, size_t rows) {
+void Decoder::Block(size_t layer, size_t rows) {
   const size_t c = config_.width, hidden = config_.hidden_width();
   float* const x = residual_.data();
-  Norm(x, kLlamaNorm1, rows);
-  Linear(norm_.data(), kLlamaQkv, wide_.data(), {c, config_.qkv_columns(), true}, rows);
+  Norm(x, at_.norm1, rows);
+  Linear(norm_.data(), at_.qkv, wide_.data(), {c, config_.qkv_columns(), true}, rows);
   Attend(layer, rows);
-  Linear(mixed_.data(), kLlamaProjection, added_.data(), {c, c, false}, rows);
+  Linear(mixed_.data(), at_.projection, added_.data(), {c, c, false}, rows);
   ops_.add(x, added_.data(), x, rows * c);
-  Norm(x, kLlamaNorm2, rows);
-  Linear(norm_.data(), kLlamaGate, gate_.data(), {c, hidden, true}, rows);
-  Linear(norm_.data(), kLlamaUp, wide_.data(), {c, hidden, true}, rows);
-  ops_.swiglu(gate_.data(), wide_.data(), wide_.data(), rows, hidden);
-  Linear(wide_.data(), kLlamaDown, added_.data(), {hidden, c, false}, rows);
-  ops_.add(x, added_.data(), x, rows * c);
-}
-
-void Decoder::Block(size_t layer, size_t rows) {
-  if (llama_) return LlamaBlock(layer, rows);
-  const size_t c = config_.width;
-  float* const x = residual_.data();
-  Norm(x, kNorm1Gain, rows);
-  Linear(norm_.data(), kQkv, wide_.data(), {c, 3 * c, true}, rows);
-  Attend(layer, rows);
-  Linear(mixed_.data(), kProjection, added_.data(), {c, c, false}, rows);
-  ops_.add(x, added_.data(), x, rows * c);
-  Norm(x, kNorm2Gain, rows);
-  Linear(norm_.data(), kUp, wide_.data(), {c, 4 * c, true}, rows);
-  ops_.gelu(wide_.data(), wide_.data(), rows, 4 * c);
-  Linear(wide_.data(), kDown, added_.data(), {4 * c, c, false}, rows);
+  Norm(x, at_.norm2, rows);
+  Linear(norm_.data(), at_.up, wide_.data(), {c, hidden, true}, rows);
+  if (llama_) {
+    Linear(norm_.data(), at_.gate, gate_.data(), {c, hidden, true}, rows);
+    ops_.swiglu(gate_.data(), wide_.data(), wide_.data(), rows, hidden);
+  } else {
+    ops_.gelu(wide_.data(), wide_.data(), rows, hidden);
+  }
+  Linear(wide_.data(), at_.down, added_.data(), {hidden, c, false}, rows);
   ops_.add(x, added_.data(), x, rows * c);
 }
 

@@ -54,7 +54,6 @@ class Decoder {
  private:
   void Embed(std::span<const Token> tokens);
   void Block(size_t layer, size_t rows);
-  void LlamaBlock(size_t layer, size_t rows);
   // mixed_, of queries, keys and values in wide_.
   void Attend(size_t layer, size_t rows);
   void Norm(const float* x, size_t gain, size_t rows);
@@ -63,6 +62,7 @@ class Decoder {
 
   const ModelConfig config_;
   const bool llama_;
+  const BlockPlaces at_;
   const size_t threads_;
   const std::vector<float> rotation_;
   const Ops<float>& ops_;

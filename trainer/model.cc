@@ -17,7 +17,7 @@ Model<T>::Model(const ModelConfig& config, size_t batch, Matmul<T>& matmul, Unit
     : config_(config),
       ops_(GetOps<T>()),
       layers_(config, matmul),
-      block_(MakeBlock<T>(config, matmul)),
+      block_(config, matmul),
       head_(config, batch, matmul),
       params_(hooks),
       gradients_(config, batch, matmul.input_type()) {}
@@ -36,7 +36,7 @@ void Model<T>::ForwardToHead(const Token* inputs, size_t batch, Activations<T>& 
   DropEmbedding(kept.residual(0), rows, kept);
   for (size_t layer = 0; layer < config_.layers; layer++) {
     params_.EnterForward(layer + 1);
-    block_->Forward(params_, kept, layer, batch);
+    block_.Forward(params_, kept, layer, batch);
     params_.LeaveForward();
   }
   params_.EnterForward(FinalUnit());
@@ -131,7 +131,7 @@ double Model<T>::Backward(const Token* inputs, const Token* targets, size_t batc
 
   for (size_t layer = config_.layers; layer-- > 0;) {
     params_.EnterBackward(layer + 1);
-    block_->Backward(params_, kept, gradients_, layer, batch);
+    block_.Backward(params_, kept, gradients_, layer, batch);
     params_.LeaveBackward();
   }
 

@@ -15,7 +15,6 @@
 #define WEFT_TRAINER_MODEL_H_
 
 #include <cstddef>
-#include <memory>
 
 #include "trainer/activations.h"
 #include "trainer/block.h"
@@ -68,7 +67,7 @@ class Model {
   const ModelConfig config_;
   const Ops<T>& ops_;
   const BlockLayers<T> layers_;  // of the final norm
-  const std::unique_ptr<const Block<T>> block_;
+  const Block<T> block_;
   OutputHead<T> head_;
   UnitParams<T> params_;
   GradientBuffers<T> gradients_;

@@ -5,7 +5,7 @@
 //   InitParam(units[u].params[p], seed, index, values);
 //
 // The architecture is GPT-2's: token and position embeddings, pre-norm blocks, a final norm, an output head that is the token
-// embedding again or a matrix of its own. Or Llama's, whose blocks are other ones (llama_block.h), and which has no positions but in
+// embedding again or a matrix of its own. Or Llama's, whose blocks are other ones (perceptron.h), and which has no positions but in
 // attention.
 //
 // Thread-safety: values.
@@ -107,6 +107,17 @@ enum LlamaBlockParam : size_t {
   kLlamaUp,
   kLlamaDown,
 };
+
+// Where a block's gains and weights stand. In GPT-2 the bias of each is the parameter after it, and there is no gate.
+struct BlockPlaces {
+  size_t norm1, qkv, projection, norm2, gate, up, down;
+};
+
+constexpr BlockPlaces BlockPlacesOf(Architecture architecture) {
+  if (architecture == Architecture::kGpt2)
+    return {kNorm1Gain, kQkv, kProjection, kNorm2Gain, SIZE_MAX, kUp, kDown};
+  return {kLlamaNorm1, kLlamaQkv, kLlamaProjection, kLlamaNorm2, kLlamaGate, kLlamaUp, kLlamaDown};
+}
 
 // Llama has no bias. The head (ModelConfig::head_param) is there if it is not tied.
 enum FinalParam : size_t { kFinalGain, kFinalBias };

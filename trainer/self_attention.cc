@@ -5,10 +5,9 @@
 namespace weft::trainer {
 
 template <typename T>
-SelfAttention<T>::SelfAttention(const ModelConfig& config, const AttentionParams& at,
-                                Matmul<T>& matmul)
+SelfAttention<T>::SelfAttention(const ModelConfig& config, Matmul<T>& matmul)
     : config_(config),
-      at_(at),
+      at_(BlockPlacesOf(config.architecture)),
       layers_(config, matmul),
       ops_(GetOps<T>()),
       rotation_(RotationTable<T>(config)) {}
@@ -25,7 +24,7 @@ DropoutMask SelfAttention<T>::Mask(const BlockUse<T>& use) const {
 
 template <typename T>
 void SelfAttention<T>::Norm(const BlockUse<T>& use) const {
-  layers_.Norm(use.params, at_.norm, use.in(), use.kept.norm1, use.kept.mean1, use.kept.rstd1,
+  layers_.Norm(use.params, at_.norm1, use.in(), use.kept.norm1, use.kept.mean1, use.kept.rstd1,
                use.rows);
 }
 
@@ -56,7 +55,8 @@ void SelfAttention<T>::Backward(const BlockUse<T>& use, GradientBuffers<T>& grad
     ops_.column_sum(dqkv, use.params.Grad(at_.qkv + 1), use.rows, columns);
   layers_.BackwardProducts(use, at_.qkv, kept.norm1, dqkv, gradients.norm(),
                            {use.rows, width, columns}, true);
-  layers_.BackwardNorm(use.params, at_.norm, use.in(), kept.mean1, kept.rstd1, gradients, use.rows);
+  layers_.BackwardNorm(use.params, at_.norm1, use.in(), kept.mean1, kept.rstd1, gradients,
+                       use.rows);
 }
 
 template class SelfAttention<float>;

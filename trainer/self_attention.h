@@ -1,7 +1,7 @@
 // The first half of a block: a norm, queries, keys and values, attention, and a projection that is added to the residual stream.
 // Llama turns queries and keys by their positions (rotation.h); in GPT-2 the token's position is in the residual stream.
 //
-//   const SelfAttention<float> attention(config, {kNorm1Gain, kQkv, kProjection}, matmul);
+//   const SelfAttention<float> attention(config, matmul);
 //   attention.Forward(use);        // use.in() to use.kept.middle
 //
 // Thread-safety: an object belongs to the thread of its Matmul.
@@ -11,21 +11,17 @@
 #include <cstddef>
 #include <vector>
 
-#include "trainer/block.h"
 #include "trainer/block_layers.h"
+#include "trainer/block_use.h"
+#include "trainer/model_units.h"
 #include "trainer/ops.h"
 
 namespace weft::trainer {
 
-// Where its parameters stand in the unit.
-struct AttentionParams {
-  size_t norm, qkv, projection;
-};
-
 template <typename T>
 class SelfAttention {
  public:
-  SelfAttention(const ModelConfig& config, const AttentionParams& at, Matmul<T>& matmul);
+  SelfAttention(const ModelConfig& config, Matmul<T>& matmul);
 
   void Forward(const BlockUse<T>& use) const;
   // The norm alone, for backward.
@@ -38,7 +34,7 @@ class SelfAttention {
   DropoutMask Mask(const BlockUse<T>& use) const;
 
   const ModelConfig config_;
-  const AttentionParams at_;
+  const BlockPlaces at_;
   const BlockLayers<T> layers_;
   const Ops<T>& ops_;
   const std::vector<T> rotation_;  // empty: there is none
