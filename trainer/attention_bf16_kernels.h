@@ -80,11 +80,6 @@ struct Bf16ForwardRoom {
   Pair *keys, *keys_by_pair, *values, *queries, *p;
   float *scores, *sums;
 
-  static size_t Words(size_t seq, size_t dim) {
-    return 2 * seq * PairsOf(dim) + PairsOf(seq) * dim + kBlock * (PairsOf(dim) + PairsOf(seq)) +
-           kBlock * (seq + dim);
-  }
-
   Bf16ForwardRoom(Room& room, size_t seq, size_t dim)
       : keys(room.Take<Pair>(seq * PairsOf(dim))),
         keys_by_pair(room.Take<Pair>(seq * PairsOf(dim))),
@@ -101,15 +96,9 @@ inline void SoftmaxBlock(const Bf16Head& h, size_t first, size_t rows, const Dro
   const size_t seen = first + rows;
   for (size_t i = 0; i < rows; i++) {
     float* const row = r.scores + i * h.seq;
-    const size_t visible = first + i + 1;
-    const float top = RowMax(row, visible) * h.scale;
-    const float sum = ExpSum<float, kDegree>(row, row, h.scale, top, visible);
-    if (mask.threshold > 0) DropRow(row, row, visible, mask, h.first_row + first + i);
-    for (size_t j = visible; j < seen; j++)
-      row[j] = 0;
+    inverse[i] = SoftmaxRow<float, kDegree>(row, h.scale, first + i + 1, seen, mask,
+                                            h.first_row + first + i, lse + first + i);
     NarrowRow(row, reinterpret_cast<Bf16*>(r.p + i * PairsOf(h.seq)), seen);
-    inverse[i] = 1 / sum;
-    lse[first + i] = top + float(__builtin_log(double(sum)));
   }
 }
 
@@ -138,13 +127,6 @@ struct Bf16BackwardRoom {
   Pair *queries, *query_rows, *douts, *dout_rows, *p_rows, *ds, *ds_rows;
   Bf16* narrow;
   float *p, *dp, *dq, *dk, *dv;
-
-  static size_t Words(size_t seq, size_t dim) {
-    const size_t pairs = PairsOf(dim);
-    return 3 * seq * pairs + PairsOf(seq) * dim + 2 * kBlock * pairs + 2 * PairsOf(kBlock) * dim +
-           2 * PairsOf(kBlock) * seq + 2 * kBlock * PairsOf(seq) + 2 * kBlock * seq +
-           (kBlock + 2 * seq) * dim;
-  }
 
   Bf16BackwardRoom(Room& room, size_t seq, size_t dim)
       : rows(room.Take<Pair>(seq * PairsOf(dim))),
@@ -250,12 +232,11 @@ void Attention(Numbers qkv, MutableNumbers out, T* lse, const AttentionShape& sh
     const Tokens<const E> all = {OfSameType(to, qkv), qkv.StrideOf(QkvColumns(shape))};
 #pragma omp parallel
     {
-      Room room(RoomsOf<E>::Forward::Words(shape.seq, dim));
-      const typename RoomsOf<E>::Forward parts(room, shape.seq, dim);
+      const OwnRoom<typename RoomsOf<E>::Forward> own(shape.seq, dim);
 #pragma omp for schedule(static)
       for (size_t i = 0; i < shape.batch * shape.heads; i++) {
         HeadForward(HeadAt<T>(all, shape, i), HeadOf(outs, shape.seq, shape.heads, i, dim),
-                    lse + i * shape.seq, mask, parts);
+                    lse + i * shape.seq, mask, own.parts());
       }
     }
   });
@@ -274,8 +255,8 @@ void AttentionBackward(Numbers qkv, Numbers out, const T* lse, Numbers dout, Mut
     const Tokens<const E> douts = {OfSameType(to, dout), dout.StrideOf(width)};
 #pragma omp parallel
     {
-      Room room(RoomsOf<E>::Backward::Words(seq, dim));
-      const typename RoomsOf<E>::Backward parts(room, seq, dim);
+      const OwnRoom<typename RoomsOf<E>::Backward> own(seq, dim);
+      const auto& parts = own.parts();
       const auto gradient_of = [&](size_t i) -> HeadGradient<E, T> {
         const QueryHead<E> head(gradients, shape, i);
         return {HeadOf(outs, seq, heads, i, dim),

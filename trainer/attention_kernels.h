@@ -17,31 +17,55 @@ namespace {
 
 constexpr size_t kBlock = 32;
 
-// A thread's memory, from which parts are taken in turn; each begins at a cache line.
+// Memory from which parts are taken in turn; each begins at a cache line. Without memory, what they come to.
 class Room {
  public:
   static constexpr size_t kLine = 64;
-  static constexpr size_t kMostParts = 24;
 
-  explicit Room(size_t words) : bytes_(new char[words * 4 + (kMostParts + 1) * kLine]) {
-    used_ = kLine - uintptr_t(bytes_) % kLine;
-  }
-
-  ~Room() { delete[] bytes_; }
-
-  Room(const Room&) = delete;
-  Room& operator=(const Room&) = delete;
+  explicit Room(char* memory = nullptr) : begin_(uintptr_t(memory)) {}
 
   template <typename E>
   E* Take(size_t count) {
-    E* const part = reinterpret_cast<E*>(bytes_ + used_);
+    E* const part = reinterpret_cast<E*>(begin_ + used_);
     used_ += (count * sizeof(E) + kLine - 1) / kLine * kLine;
     return part;
   }
 
+  size_t used() const { return used_; }
+
  private:
-  char* bytes_;
-  size_t used_;
+  const uintptr_t begin_;
+  size_t used_ = 0;
+};
+
+// A thread's parts, as Parts(room, seq, dim) takes them, and their memory.
+template <typename Parts>
+class OwnRoom {
+ public:
+  OwnRoom(size_t seq, size_t dim)
+      : memory_(new char[Bytes(seq, dim)]), room_(AtLine(memory_)), parts_(room_, seq, dim) {}
+
+  ~OwnRoom() { delete[] memory_; }
+
+  OwnRoom(const OwnRoom&) = delete;
+  OwnRoom& operator=(const OwnRoom&) = delete;
+
+  const Parts& parts() const { return parts_; }
+
+ private:
+  static size_t Bytes(size_t seq, size_t dim) {
+    Room room;
+    const Parts parts(room, seq, dim);
+    return room.used() + Room::kLine;
+  }
+
+  static char* AtLine(char* memory) {
+    return memory + (Room::kLine - uintptr_t(memory) % Room::kLine);
+  }
+
+  char* const memory_;
+  Room room_;
+  const Parts parts_;
 };
 
 // Tokens of a sequence, or of a batch of them: numbers that begin `ld` apart.
@@ -115,11 +139,23 @@ template <typename T>
 struct ForwardRoom {
   T *kt, *scores;
 
-  static size_t Words(size_t seq, size_t dim) { return (dim + kBlock) * seq * sizeof(T) / 4; }
-
   ForwardRoom(Room& room, size_t seq, size_t dim)
       : kt(room.Take<T>(dim * seq)), scores(room.Take<T>(kBlock * seq)) {}
 };
+
+// A query's scores become probabilities, not yet divided by their sum, of which it returns the inverse; what it does not see becomes 0.
+// `row`: of the mask's matrix.
+template <typename T, int kDegree = Bits<T>::kDegree>
+inline T SoftmaxRow(T* scores, T scale, size_t visible, size_t seen, const DropoutMask& mask,
+                    uint64_t row, T* lse) {
+  const T top = RowMax(scores, visible) * scale;
+  const T sum = ExpSum<T, kDegree>(scores, scores, scale, top, visible);
+  if (mask.threshold > 0) DropRow(scores, scores, visible, mask, row);
+  for (size_t j = visible; j < seen; j++)
+    scores[j] = 0;
+  *lse = top + T(__builtin_log(double(sum)));
+  return T(1) / sum;
+}
 
 template <typename T>
 void HeadForward(const Head<T>& h, Tokens<T> out, T* lse, const DropoutMask& mask,
@@ -132,15 +168,8 @@ void HeadForward(const Head<T>& h, Tokens<T> out, T* lse, const DropoutMask& mas
                 false);
     T inverse[kBlock];
     for (size_t i = 0; i < rows; i++) {
-      T* row = r.scores + i * h.seq;
-      const size_t visible = first + i + 1;
-      const T top = RowMax(row, visible) * h.scale;
-      const T sum = ExpSum(row, row, h.scale, top, visible);
-      if (mask.threshold > 0) DropRow(row, row, visible, mask, h.first_row + first + i);
-      for (size_t j = visible; j < seen; j++)
-        row[j] = 0;
-      inverse[i] = T(1) / sum;
-      lse[first + i] = top + T(__builtin_log(double(sum)));
+      inverse[i] = SoftmaxRow(r.scores + i * h.seq, h.scale, first + i + 1, seen, mask,
+                              h.first_row + first + i, lse + first + i);
     }
     T* to = out.From(first);
     Multiply<T>(rows, h.dim, seen, {r.scores, h.seq, 1}, h.v.at, h.v.ld, to, out.ld, false);
@@ -169,8 +198,6 @@ inline void SoftmaxBackward(T* p, T* ds, T scale, T lse, T dot, size_t visible, 
 template <typename T>
 struct BackwardRoom {
   T *kt, *vt, *p, *ds;
-
-  static size_t Words(size_t seq, size_t dim) { return 2 * ForwardRoom<T>::Words(seq, dim); }
 
   BackwardRoom(Room& room, size_t seq, size_t dim)
       : kt(room.Take<T>(dim * seq)),

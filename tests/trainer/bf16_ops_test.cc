@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/trainer/finite_difference.h"
+#include "tests/trainer/isas.h"
 #include "trainer/ops.h"
 
 namespace weft::trainer::bf16_ops_test {
@@ -384,15 +385,7 @@ TEST_P(Bf16OpsTest, AnyNumberOfThreadsGivesTheSameBits) {
 }
 #endif
 
-std::string IsaName(const testing::TestParamInfo<Isa>& info) {
-  if (info.param == Isa::kAvx512Bf16) return "Avx512Bf16";
-  if (info.param == Isa::kAvx512) return "Avx512";
-  return info.param == Isa::kAvx2 ? "Avx2" : "Scalar";
-}
-
-INSTANTIATE_TEST_SUITE_P(Isas, Bf16OpsTest,
-                         testing::Values(Isa::kScalar, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16),
-                         IsaName);
+INSTANTIATE_TEST_SUITE_P(Isas, Bf16OpsTest, testing::ValuesIn(kIsas), IsaName);
 
 }  // namespace
 }  // namespace weft::trainer::bf16_ops_test

@@ -10,6 +10,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/trainer/isas.h"
 #include "tests/trainer/rank_threads.h"
 #include "tests/trainer/training_run.h"
 #include "trainer/decoder_ops.h"
@@ -158,8 +159,7 @@ TEST_P(DecoderOpsTest, AttentionSeesWhatIsKeptAndItsOwnChunkUpToItself) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, DecoderOpsTest,
-                         testing::Values(Isa::kScalar, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16));
+INSTANTIATE_TEST_SUITE_P(All, DecoderOpsTest, testing::ValuesIn(kIsas));
 
 // Parameters of a type, larger than usual, so that each of them is felt, and the calls that were made.
 class TypedParams : public UnitHooks<float> {

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "tests/trainer/finite_difference.h"
+#include "tests/trainer/isas.h"
 #include "trainer/ops.h"
 
 namespace weft::trainer::llama_ops_test {
@@ -229,15 +230,7 @@ TEST_P(LlamaOpsTest, TokensAreEmbeddedWithoutPositions) {
   EXPECT_EQ(dwte, sums);
 }
 
-std::string IsaName(const testing::TestParamInfo<Isa>& info) {
-  if (info.param == Isa::kAvx512Bf16) return "Avx512Bf16";
-  if (info.param == Isa::kAvx512) return "Avx512";
-  return info.param == Isa::kAvx2 ? "Avx2" : "Scalar";
-}
-
-INSTANTIATE_TEST_SUITE_P(Isas, LlamaOpsTest,
-                         testing::Values(Isa::kScalar, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16),
-                         IsaName);
+INSTANTIATE_TEST_SUITE_P(Isas, LlamaOpsTest, testing::ValuesIn(kIsas), IsaName);
 
 }  // namespace
 }  // namespace weft::trainer::llama_ops_test

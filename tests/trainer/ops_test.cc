@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "tests/trainer/finite_difference.h"
+#include "tests/trainer/isas.h"
 #include "trainer/random.h"
 
 namespace weft::trainer::ops_test {
@@ -402,15 +403,7 @@ TEST_P(OpsTest, Bf16RoundsToNearestEvenAndKeepsNaN) {
     EXPECT_EQ(y[i], expected[i]) << i;
 }
 
-std::string IsaName(const testing::TestParamInfo<Isa>& info) {
-  if (info.param == Isa::kAvx512Bf16) return "Avx512Bf16";
-  if (info.param == Isa::kAvx512) return "Avx512";
-  return info.param == Isa::kAvx2 ? "Avx2" : "Scalar";
-}
-
-INSTANTIATE_TEST_SUITE_P(Isas, OpsTest,
-                         testing::Values(Isa::kScalar, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16),
-                         IsaName);
+INSTANTIATE_TEST_SUITE_P(Isas, OpsTest, testing::ValuesIn(kIsas), IsaName);
 
 }  // namespace
 }  // namespace weft::trainer::ops_test
