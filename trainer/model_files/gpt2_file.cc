@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
-#include <system_error>
 #include <vector>
 
 #include <fmt/core.h>
@@ -13,6 +11,7 @@
 
 #include "trainer/failure.h"
 #include "trainer/model_files/gpt2_layout.h"
+#include "trainer/model_files/transformers_folder.h"
 
 namespace weft::trainer {
 namespace {
@@ -51,14 +50,11 @@ void CheckMathematics(const nlohmann::json& config, const fs::path& path) {
     check("n_inner", {4 * width->get<uint64_t>(), nullptr});
 }
 
-// What the config.json beside a file says; 0: nothing.
-size_t HeadsBeside(const fs::path& file, fs::path* config_path) {
-  *config_path = file.parent_path() / "config.json";
-  std::ifstream in(*config_path);
-  if (!in) return 0;
-  const nlohmann::json config = nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false);
-  if (!config.is_object()) return 0;
-  CheckMathematics(config, *config_path);
+// How many heads the config.json beside a file says; 0: none.
+size_t HeadsBeside(const fs::path& file) {
+  const nlohmann::json config = ConfigBeside(file);
+  if (config.is_null()) return 0;
+  CheckMathematics(config, ConfigPathBeside(file));
   const auto heads = config.find("n_head");
   return heads != config.end() && heads->is_number_unsigned() ? heads->get<size_t>() : 0;
 }
@@ -66,15 +62,8 @@ size_t HeadsBeside(const fs::path& file, fs::path* config_path) {
 }  // namespace
 
 bool Gpt2File::IsOne(const std::string& path) {
-  const fs::path file = SafetensorsIn(path);
-  std::error_code ignored;
-  if (file.extension() != ".safetensors" || !fs::is_regular_file(file, ignored)) return false;
-  try {
-    const SafetensorsFile opened(file);
-    return TensorOf(opened, kTelling) != nullptr;
-  } catch (const BadInput&) {
-    return false;  // --init says what is wrong with it
-  }
+  return IsSafetensorsThat(
+      path, [](const SafetensorsFile& file) { return TensorOf(file, kTelling) != nullptr; });
 }
 
 Gpt2File::Gpt2File(const std::string& path, const ModelConfig& model)
@@ -111,21 +100,16 @@ const SafetensorsTensor* Gpt2File::FindTensor(const std::string& name) const {
 }
 
 void Gpt2File::CheckHeads() const {
-  fs::path path;
-  const size_t heads = HeadsBeside(file_.path(), &path);
+  const size_t heads = HeadsBeside(file_.path());
   if (heads == 0 || heads == model_.heads) return;
   throw BadInput(fmt::format("{} says {} heads, and this model has {}; give --heads {}",
-                             path.string(), heads, model_.heads, heads));
+                             ConfigPathBeside(file_.path()).string(), heads, model_.heads, heads));
 }
 
 ModelConfig Gpt2File::ShapeOf(const std::string& path) {
   const SafetensorsFile file(SafetensorsIn(path));
   const auto shape = [&](const std::string& name) {
-    const SafetensorsTensor* const tensor = TensorOf(file, name);
-    if (tensor == nullptr || tensor->shape.size() != 2 || tensor->shape[0] < 1 ||
-        tensor->shape[1] < 1)
-      throw BadInput(fmt::format("{} has no matrix {}", file.path().string(), name));
-    return tensor->shape;
+    return MatrixShape(file, TensorOf(file, name), name);
   };
   ModelConfig model;
   model.vocabulary = size_t(shape("wte.weight")[0]);
@@ -134,14 +118,13 @@ ModelConfig Gpt2File::ShapeOf(const std::string& path) {
   for (model.layers = 0; TensorOf(file, fmt::format("h.{}.ln_1.weight", model.layers)) != nullptr;)
     model.layers++;
   model.tied_head = file.Find("lm_head.weight") == nullptr;
-  fs::path config;
-  model.heads = HeadsBeside(file.path(), &config);
+  model.heads = HeadsBeside(file.path());
   if (model.heads == 0 || model.width % model.heads != 0)
     throw BadInput(
         fmt::format("{}: how many heads the model has stands in n_head of {}, which says nothing "
                     "that fits; put "
                     "the model's config.json there",
-                    file.path().string(), config.string()));
+                    file.path().string(), ConfigPathBeside(file.path()).string()));
   return model;
 }
 

@@ -2,10 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
 #include <string_view>
-#include <system_error>
 
 #include <fmt/core.h>
 #include <fmt/ranges.h>
@@ -14,11 +11,11 @@
 #include "trainer/config.h"
 #include "trainer/failure.h"
 #include "trainer/model_files/llama_layout.h"
+#include "trainer/model_files/transformers_folder.h"
 
 namespace weft::trainer {
 namespace {
 
-namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
 constexpr const char* kModelPrefix = "model.";  // which LlamaModel's own tensors do not have
@@ -29,15 +26,6 @@ const SafetensorsTensor* TensorNamed(const SafetensorsFile& file, const std::str
   const SafetensorsTensor* const found = file.Find(name);
   if (found != nullptr || !name.starts_with(kModelPrefix)) return found;
   return file.Find(name.substr(std::string_view(kModelPrefix).size()));
-}
-
-// The config.json beside a file; null: there is none.
-Json ConfigBeside(const fs::path& file, std::string* path) {
-  *path = (file.parent_path() / "config.json").string();
-  std::ifstream in(*path);
-  if (!in) return {};
-  Json config = Json::parse(in, nullptr, /*allow_exceptions=*/false);
-  return config.is_object() ? config : Json();
 }
 
 double NumberIn(const Json& config, const char* key, double otherwise) {
@@ -91,15 +79,9 @@ void CheckTraits(const Json& config, const std::string& path) {
 }  // namespace
 
 bool LlamaFile::IsOne(const std::string& path) {
-  const fs::path file = SafetensorsIn(path);
-  std::error_code ignored;
-  if (file.extension() != ".safetensors" || !fs::is_regular_file(file, ignored)) return false;
-  try {
-    const SafetensorsFile opened(file);
-    return TensorNamed(opened, std::string(kModelPrefix) + kTellingTensor) != nullptr;
-  } catch (const BadInput&) {
-    return false;  // --init says what is wrong with it
-  }
+  return IsSafetensorsThat(path, [](const SafetensorsFile& file) {
+    return TensorNamed(file, std::string(kModelPrefix) + kTellingTensor) != nullptr;
+  });
 }
 
 LlamaFile::LlamaFile(const std::string& path, const ModelConfig& model)
@@ -115,11 +97,7 @@ const SafetensorsTensor* LlamaFile::FindTensor(const std::string& name) const {
 ModelConfig LlamaFile::ShapeOf(const std::string& path) {
   const SafetensorsFile file(SafetensorsIn(path));
   const auto shape = [&](const std::string& name) {
-    const SafetensorsTensor* const tensor = TensorNamed(file, name);
-    if (tensor == nullptr || tensor->shape.size() != 2 || tensor->shape[0] < 1 ||
-        tensor->shape[1] < 1)
-      throw BadInput(fmt::format("{} has no matrix {}", file.path().string(), name));
-    return tensor->shape;
+    return MatrixShape(file, TensorNamed(file, name), name);
   };
   ModelConfig model;
   model.architecture = Architecture::kLlama;
@@ -130,14 +108,13 @@ ModelConfig LlamaFile::ShapeOf(const std::string& path) {
        TensorNamed(file, fmt::format("model.layers.{}.input_layernorm.weight", model.layers));)
     model.layers++;
   model.tied_head = file.Find("lm_head.weight") == nullptr;
-  std::string config_path;
-  const Json config = ConfigBeside(file.path(), &config_path);
+  const Json config = ConfigBeside(file.path());
   model.heads = size_t(std::max(0.0, NumberIn(config, "num_attention_heads", 0)));
   if (model.heads == 0 || model.width % model.heads != 0)
     throw BadInput(
         fmt::format("{}: how many heads the model has stands in num_attention_heads of {}, which "
                     "says nothing that fits; put the model's config.json there",
-                    file.path().string(), config_path));
+                    file.path().string(), ConfigPathBeside(file.path()).string()));
   // Where nothing is said: transformers' defaults.
   model.kv_heads =
       size_t(std::max(1.0, NumberIn(config, "num_key_value_heads", double(model.heads))));
@@ -178,9 +155,9 @@ void LlamaFile::CheckTensors() const {
 }
 
 void LlamaFile::CheckConfig() const {
-  std::string path;
-  const Json config = ConfigBeside(file_.path(), &path);
+  const Json config = ConfigBeside(file_.path());
   if (config.is_null()) return;
+  const std::string path = ConfigPathBeside(file_.path()).string();
   CheckTraits(config, path);
   CheckSameNumber(config, path, "num_attention_heads", double(model_.heads), "--heads");
   CheckSameNumber(config, path, "num_key_value_heads", double(model_.key_heads()), "--kv-heads");
