@@ -1,5 +1,5 @@
-// Ranks compare a digest, which is all that a good start costs. Only if it differs do they exchange what they have, and each of them finds
-// the same sentence.
+// Ranks compare a digest, which is all that a good start costs. Only if it differs do they exchange
+// what they have, and each of them finds the same sentence.
 #include "trainer/agreement.h"
 
 #include <algorithm>
@@ -78,6 +78,7 @@ std::string Difference(const std::vector<Pairs>& ranks, const std::string& key) 
   }
   if (values.size() == 1) return "";
   std::vector<std::string> parts;
+  parts.reserve(values.size());
   for (const auto& [value, whose] : values)
     parts.push_back(fmt::format("{} on {}", value, NameRanks(whose)));
   return LabelOf(key) + " is " + fmt::format("{}", fmt::join(parts, ", "));

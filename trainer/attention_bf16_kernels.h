@@ -1,8 +1,8 @@
-// Causal attention whose products are those of bfloat16: queries, keys, values, probabilities and their gradients are rounded, sums are
-// float32. The blocks are those of attention_kernels.h.
+// Causal attention whose products are those of bfloat16: queries, keys, values, probabilities and
+// their gradients are rounded, sums are float32. The blocks are those of attention_kernels.h.
 //
-// A product of pairs adds up along pairs of numbers: where they stand in a row they are taken as they are, where they
-// stand in a column two rows are interleaved.
+// A product of pairs adds up along pairs of numbers: where they stand in a row they are taken as
+// they are, where they stand in a column two rows are interleaved.
 //
 // Compiled once per instruction set; the rules stand in vector_math.h.
 #ifndef WEFT_TRAINER_ATTENTION_BF16_KERNELS_H_
@@ -22,7 +22,8 @@ constexpr size_t PairsOf(size_t count) {
   return (count + 1) / 2;
 }
 
-// Rows as pairs of columns: where they are, if all pairs are whole and begin at a word, else in `room`, [rows, pairs].
+// Rows as pairs of columns: where they are, if all pairs are whole and begin at a word, else in
+// `room`, [rows, pairs].
 inline Strided<Pair> PairColumns(Tokens<const Bf16> from, Pair* room, size_t rows, size_t columns) {
   const bool whole = columns % 2 == 0 && from.ld % 2 == 0 && uintptr_t(from.at) % sizeof(Pair) == 0;
   if (whole) return {reinterpret_cast<const Pair*>(from.at), from.ld / 2, 1};
@@ -121,7 +122,8 @@ inline void HeadForward(const Bf16Head& h, Tokens<Bf16> out, float* lse, const D
   }
 }
 
-// Where a head's backward works. by_pair: transposed, so that pairs of a row stand below each other.
+// Where a head's backward works. by_pair: transposed, so that pairs of a row stand below each
+// other.
 struct Bf16BackwardRoom {
   Pair *rows, *keys_by_pair, *values_by_pair, *key_rows;
   Pair *queries, *query_rows, *douts, *dout_rows, *p_rows, *ds, *ds_rows;
@@ -253,19 +255,19 @@ void AttentionBackward(Numbers qkv, Numbers out, const T* lse, Numbers dout, Mut
     const Tokens<const E> all = {OfSameType(to, qkv), qkv.StrideOf(columns)};
     const Tokens<const E> outs = {OfSameType(to, out), out.StrideOf(width)};
     const Tokens<const E> douts = {OfSameType(to, dout), dout.StrideOf(width)};
+    const auto gradient_of = [&](size_t i) -> HeadGradient<E, T> {
+      const QueryHead<E> head(gradients, shape, i);
+      return {HeadOf(outs, seq, heads, i, dim),
+              HeadOf(douts, seq, heads, i, dim),
+              lse + i * seq,
+              head.queries,
+              head.keys,
+              head.values};
+    };
 #pragma omp parallel
     {
       const OwnRoom<typename RoomsOf<E>::Backward> own(seq, dim);
       const auto& parts = own.parts();
-      const auto gradient_of = [&](size_t i) -> HeadGradient<E, T> {
-        const QueryHead<E> head(gradients, shape, i);
-        return {HeadOf(outs, seq, heads, i, dim),
-                HeadOf(douts, seq, heads, i, dim),
-                lse + i * seq,
-                head.queries,
-                head.keys,
-                head.values};
-      };
 #pragma omp for schedule(static)
       for (size_t keys = 0; keys < shape.batch * KeyHeadsOf(shape); keys++) {
         const size_t first = keys * group;

@@ -1,8 +1,8 @@
 // Causal attention, forward and backward.
 //
-// Queries go in blocks of kBlock rows. The scores of one block, [kBlock, seq], live in scratch; only
-// the logarithm of each softmax sum is kept, and the way back computes the scores again. Blocks of
-// keys that the causal mask hides entirely are never touched.
+// Queries go in blocks of kBlock rows. The scores of one block, [kBlock, seq], live in scratch;
+// only the logarithm of each softmax sum is kept, and the way back computes the scores again.
+// Blocks of keys that the causal mask hides entirely are never touched.
 //
 // Compiled once per instruction set; the rules stand in vector_math.h.
 #ifndef WEFT_TRAINER_ATTENTION_KERNELS_H_
@@ -17,16 +17,17 @@ namespace {
 
 constexpr size_t kBlock = 32;
 
-// Memory from which parts are taken in turn; each begins at a cache line. Without memory, what they come to.
+// Memory from which parts are taken in turn; each begins at a cache line. Without memory, what they
+// come to.
 class Room {
  public:
   static constexpr size_t kLine = 64;
 
-  explicit Room(char* memory = nullptr) : begin_(uintptr_t(memory)) {}
+  explicit Room(char* memory = nullptr) : begin_(memory) {}
 
   template <typename E>
   E* Take(size_t count) {
-    E* const part = reinterpret_cast<E*>(begin_ + used_);
+    E* const part = begin_ == nullptr ? nullptr : reinterpret_cast<E*>(begin_ + used_);
     used_ += (count * sizeof(E) + kLine - 1) / kLine * kLine;
     return part;
   }
@@ -34,7 +35,7 @@ class Room {
   size_t used() const { return used_; }
 
  private:
-  const uintptr_t begin_;
+  char* const begin_;
   size_t used_ = 0;
 };
 
@@ -91,13 +92,15 @@ inline size_t QkvColumns(const AttentionShape& shape) {
   return (shape.heads + 2 * KeyHeadsOf(shape)) * shape.head_dim;
 }
 
-// Those of head `index` of all sequences' heads, of which each token has `heads`, with `size` numbers each.
+// Those of head `index` of all sequences' heads, of which each token has `heads`, with `size`
+// numbers each.
 template <typename E>
 Tokens<E> HeadOf(Tokens<E> all, size_t seq, size_t heads, size_t index, size_t size) {
   return {all.From(index / heads * seq) + index % heads * size, all.ld};
 }
 
-// The queries of head `index` of all sequences' heads of queries; `keys` and `values`: those that it shares.
+// The queries of head `index` of all sequences' heads of queries; `keys` and `values`: those that
+// it shares.
 template <typename E>
 struct QueryHead {
   Tokens<E> queries, keys, values;
@@ -143,8 +146,8 @@ struct ForwardRoom {
       : kt(room.Take<T>(dim * seq)), scores(room.Take<T>(kBlock * seq)) {}
 };
 
-// A query's scores become probabilities, not yet divided by their sum, of which it returns the inverse; what it does not see becomes 0.
-// `row`: of the mask's matrix.
+// A query's scores become probabilities, not yet divided by their sum, of which it returns the
+// inverse; what it does not see becomes 0. `row`: of the mask's matrix.
 template <typename T, int kDegree = Bits<T>::kDegree>
 inline T SoftmaxRow(T* scores, T scale, size_t visible, size_t seen, const DropoutMask& mask,
                     uint64_t row, T* lse) {
@@ -180,8 +183,10 @@ void HeadForward(const Head<T>& h, Tokens<T> out, T* lse, const DropoutMask& mas
   }
 }
 
-// Turns scores (in p) and dout . v (in ds) of a query, row `row` of the mask's matrix, into probabilities and score gradients.
+// Turns scores (in p) and dout . v (in ds) of a query, row `row` of the mask's matrix, into
+// probabilities and score gradients.
 template <typename T, int kDegree = Bits<T>::kDegree>
+// NOLINTNEXTLINE(readability-function-size): a row's numbers
 inline void SoftmaxBackward(T* p, T* ds, T scale, T lse, T dot, size_t visible, size_t seen,
                             const DropoutMask& mask, uint64_t row) {
   ExpSum<T, kDegree>(p, p, scale, lse, visible);
@@ -214,7 +219,8 @@ struct HeadGradient {
   Tokens<E> dq, dk, dv;
 };
 
-// Before the backward of heads that share keys and values, which add to the gradients of these one after the other, ...
+// Before the backward of heads that share keys and values, which add to the gradients of these one
+// after the other, ...
 template <typename T>
 void BeginKeys(const Head<T>& h, const HeadGradient<T>& g, const BackwardRoom<T>& r) {
   for (size_t i = 0; i < h.seq; i++) {

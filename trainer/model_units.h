@@ -1,12 +1,12 @@
-// What a model is made of: its shape, the parameters that are stored, by unit, and how these begin. No numbers are computed here,
-// so a plan of a run needs no more than this.
+// What a model is made of: its shape, the parameters that are stored, by unit, and how these begin.
+// No numbers are computed here, so a plan of a run needs no more than this.
 //
 //   const std::vector<UnitSpec> units = ModelUnits(config);
 //   InitParam(units[u].params[p], seed, index, values);
 //
-// The architecture is GPT-2's: token and position embeddings, pre-norm blocks, a final norm, an output head that is the token
-// embedding again or a matrix of its own. Or Llama's, whose blocks are other ones (perceptron.h), and which has no positions but in
-// attention.
+// The architecture is GPT-2's: token and position embeddings, pre-norm blocks, a final norm, an
+// output head that is the token embedding again or a matrix of its own. Or Llama's, whose blocks
+// are other ones (perceptron.h), and which has no positions but in attention.
 //
 // Thread-safety: values.
 #ifndef WEFT_TRAINER_MODEL_UNITS_H_
@@ -19,8 +19,8 @@
 
 namespace weft::trainer {
 
-// How the table of positions begins: as sines and cosines at falling frequencies, which short runs of narrow models learn from
-// faster, or as GPT-2's, normal with a deviation of 0.01.
+// How the table of positions begins: as sines and cosines at falling frequencies, which short runs
+// of narrow models learn from faster, or as GPT-2's, normal with a deviation of 0.01.
 enum class Positions { kSinusoids, kNormal };
 
 enum class Architecture { kGpt2, kLlama };
@@ -42,8 +42,9 @@ struct ModelConfig {
   size_t heads = 4;
   bool tied_head = true;
   Positions positions = Positions::kSinusoids;
-  // Of matrices at first. Narrow models in short runs: about 1 / sqrt(width) instead of GPT-2's 0.02. With the sinusoids it saves
-  // more than half of the tokens to the same loss; docs/trainer.md has the measurements.
+  // Of matrices at first. Narrow models in short runs: about 1 / sqrt(width) instead of GPT-2's
+  // 0.02. With the sinusoids it saves more than half of the tokens to the same loss;
+  // docs/trainer.md has the measurements.
   double deviation = 0.08;
   size_t vocabulary_multiple = 128;  // rows of the token table are a multiple of it
   Architecture architecture = Architecture::kGpt2;
@@ -69,7 +70,9 @@ struct ModelConfig {
 
   size_t hidden_width() const {
     if (architecture == Architecture::kGpt2) return 4 * width;
-    return hidden != 0 ? hidden : (8 * width + 3 * 64 - 1) / (3 * 64) * 64;
+    constexpr size_t kMultiple = 64;
+    constexpr size_t kThreeOfThem = 3 * kMultiple;
+    return hidden != 0 ? hidden : (8 * width + kThreeOfThem - 1) / kThreeOfThem * kMultiple;
   }
 
   // That of the output head within the last unit, where it is not tied.
@@ -108,7 +111,8 @@ enum LlamaBlockParam : size_t {
   kLlamaDown,
 };
 
-// Where a block's gains and weights stand. In GPT-2 the bias of each is the parameter after it, and there is no gate.
+// Where a block's gains and weights stand. In GPT-2 the bias of each is the parameter after it, and
+// there is no gate.
 struct BlockPlaces {
   size_t norm1, qkv, projection, norm2, gate, up, down;
 };
@@ -143,10 +147,12 @@ struct UnitSpec {
   bool ends_forward = false;  // it is used once more, at the end of forward: the head is tied to it
 };
 
-// All units in the order in which forward uses them. The heads of a block are rows of attn.qkv, [heads, 3, head_dim] x width (and
-// of its bias), and of attn.proj; hidden units are rows of mlp.gate, mlp.up and mlp.down; tokens are rows of wte. So what a rank of
-// tensor parallelism has of a parameter is one interval of its elements. Where heads share keys and values attn.qkv is [kv_heads, heads /
-// kv_heads + 2, head_dim] x width: queries, then the key and the value that they share.
+// All units in the order in which forward uses them. The heads of a block are rows of attn.qkv,
+// [heads, 3, head_dim] x width (and of its bias), and of attn.proj; hidden units are rows of
+// mlp.gate, mlp.up and mlp.down; tokens are rows of wte. So what a rank of tensor parallelism has
+// of a parameter is one interval of its elements. Where heads share keys and values attn.qkv is
+// [kv_heads, heads / kv_heads + 2, head_dim] x width: queries, then the key and the value that they
+// share.
 std::vector<UnitSpec> ModelUnits(const ModelConfig& config);
 // Of one block, in the order of forward.
 std::vector<LinearShape> BlockLinears(const ModelConfig& config);

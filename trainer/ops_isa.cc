@@ -19,14 +19,14 @@ constexpr Ops<T> MakeOps() {
 
 template <>
 const Ops<float>& OpsOf<float, Isa::WEFT_KERNEL_ISA>() {
-  static constexpr Ops<float> ops = MakeOps<float>();
-  return ops;
+  static constexpr Ops<float> kOps = MakeOps<float>();
+  return kOps;
 }
 
 template <>
 const Ops<double>& OpsOf<double, Isa::WEFT_KERNEL_ISA>() {
-  static constexpr Ops<double> ops = MakeOps<double>();
-  return ops;
+  static constexpr Ops<double> kOps = MakeOps<double>();
+  return kOps;
 }
 
 }  // namespace weft::trainer

@@ -1,4 +1,5 @@
-// The small matrix product that attention is made of: of T's, or of pairs of bfloat16, whose products are added in float32.
+// The small matrix product that attention is made of: of T's, or of pairs of bfloat16, whose
+// products are added in float32.
 //
 // Compiled once per instruction set; the rules stand in vector_math.h.
 #ifndef WEFT_TRAINER_PRODUCT_KERNELS_H_
@@ -13,11 +14,15 @@
 namespace weft::trainer {
 namespace {
 
-// Two bfloat16 that are multiplied with two others and added up; the first is the lower half. Numbers that stand side by side may be read
-// as pairs where they are.
+// Two bfloat16 that are multiplied with two others and added up; the first is the lower half.
+// Numbers that stand side by side may be read as pairs where they are.
 struct __attribute__((may_alias)) Pair {
   uint32_t bits;
 };
+
+// They are multiplied and added in float.
+template <>
+struct VectorOf<Pair> : VectorOf<float> {};
 
 template <typename E>
 struct SumOf {
@@ -127,6 +132,7 @@ inline void Stripe(size_t n, size_t k, Strided<E> a, const E* b, size_t ldb, Sum
 
 // c[m, n] (+)= a[m, k] b[k, n]
 template <typename E>
+// NOLINTNEXTLINE(readability-function-size): as GEMM is called
 inline void Multiply(size_t m, size_t n, size_t k, Strided<E> a, const E* b, size_t ldb, Sum<E>* c,
                      size_t ldc, bool accumulate) {
   size_t i = 0;
@@ -140,6 +146,7 @@ inline void Multiply(size_t m, size_t n, size_t k, Strided<E> a, const E* b, siz
 }
 
 template <typename T>
+// NOLINTNEXTLINE(readability-function-size): as GEMM is called
 void SmallMatmul(size_t m, size_t n, size_t k, const T* a, size_t a_row, size_t a_column,
                  const T* b, size_t ldb, T* c, size_t ldc, bool accumulate) {
   Multiply<T>(m, n, k, {a, a_row, a_column}, b, ldb, c, ldc, accumulate);

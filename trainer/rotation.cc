@@ -13,8 +13,9 @@ std::vector<T> RotationTable(const ModelConfig& config) {
   std::vector<T> table(RotationCount(config));
   const size_t dim = config.head_dim(), half = dim / 2;
   for (size_t i = 0; i < table.size(); i++) {
-    const double frequency = std::pow(config.rope_theta, -2 * double(i % half) / double(dim));
-    const double angle = double(i / dim) * frequency;
+    const size_t position = i / dim, pair = i % half;
+    const double frequency = std::pow(config.rope_theta, -2 * double(pair) / double(dim));
+    const double angle = double(position) * frequency;
     table[i] = T(i % dim < half ? std::cos(angle) : std::sin(angle));
   }
   return table;

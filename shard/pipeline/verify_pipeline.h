@@ -4,6 +4,7 @@
 //   if (!proof.ok()) ...      // rank and action that break a rule
 //
 // What is proved:
+//
 //  P1 Every micro-batch is computed once by every stage of its route: one forward, and one backward,
 //     whole or in its two halves, behind it.
 //  P2 A chunk's gradients are added in the order of its micro-batches.

@@ -61,31 +61,34 @@ class DecoderOpsTest : public testing::TestWithParam<Isa> {
   const DecoderOps& ops() const { return DecoderOpsFor(GetParam()); }
 };
 
+void ExpectProductOfARow(const DecoderOps& ops, NumberType type, const RowProductShape& shape) {
+  const size_t k = shape.k, n = shape.n;
+  SCOPED_TRACE(testing::Message() << "type " << int(type) << " transposed " << shape.transposed
+                                  << " k " << k << " n " << n);
+  const std::vector<float> x = Values(k, 1), bias = Values(n, 2);
+  const Typed w(Values(k * n, 3), type);
+  std::vector<float> y(n), plain(n), in_parts(n);
+  ops.product(x.data(), w.numbers(), bias.data(), y.data(), shape, 1);
+  ops.product(x.data(), w.numbers(), nullptr, plain.data(), shape, 1);
+  for (size_t j = 0; j < n; j++) {
+    double sum = 0;
+    for (size_t i = 0; i < k; i++)
+      sum += double(x[i]) * double(w.whole[shape.transposed ? j * k + i : i * n + j]);
+    ASSERT_NEAR(plain[j], sum, 1e-7 * double(k) + 1e-7) << j;
+    ASSERT_NEAR(y[j], sum + double(bias[j]), 1e-7 * double(k) + 2e-7) << j;
+  }
+  for (const size_t parts : {2, 3, 7}) {
+    ops.product(x.data(), w.numbers(), bias.data(), in_parts.data(), shape, parts);
+    ASSERT_EQ(in_parts, y) << parts;
+  }
+}
+
 TEST_P(DecoderOpsTest, ProductOfARowWithWeightsOfEachTypeAndLayout) {
   for (const NumberType type : kTypes) {
     for (const bool transposed : {true, false}) {
       for (const size_t k : {1, 7, 8, 31, 32, 33, 100}) {
-        for (const size_t n : {1, 3, 16, 33, 64, 131}) {
-          SCOPED_TRACE(testing::Message() << "type " << int(type) << " transposed " << transposed
-                                          << " k " << k << " n " << n);
-          const std::vector<float> x = Values(k, 1), bias = Values(n, 2);
-          const Typed w(Values(k * n, 3), type);
-          std::vector<float> y(n), plain(n), in_parts(n);
-          const RowProductShape shape = {k, n, transposed};
-          ops().product(x.data(), w.numbers(), bias.data(), y.data(), shape, 1);
-          ops().product(x.data(), w.numbers(), nullptr, plain.data(), shape, 1);
-          for (size_t j = 0; j < n; j++) {
-            double sum = 0;
-            for (size_t i = 0; i < k; i++)
-              sum += double(x[i]) * double(w.whole[transposed ? j * k + i : i * n + j]);
-            ASSERT_NEAR(plain[j], sum, 1e-7 * double(k) + 1e-7) << j;
-            ASSERT_NEAR(y[j], sum + double(bias[j]), 1e-7 * double(k) + 2e-7) << j;
-          }
-          for (const size_t parts : {2, 3, 7}) {
-            ops().product(x.data(), w.numbers(), bias.data(), in_parts.data(), shape, parts);
-            ASSERT_EQ(in_parts, y) << parts;
-          }
-        }
+        for (const size_t n : {1, 3, 16, 33, 64, 131})
+          ExpectProductOfARow(ops(), type, {k, n, transposed});
       }
     }
   }
@@ -117,6 +120,28 @@ TEST_P(DecoderOpsTest, WeightsOf16BitsAreWhatTheyAreWherePowersEnd) {
   }
 }
 
+// What a head of the token at `position` makes of qkv, [tokens, heads, 3, dim].
+std::vector<double> AttentionOf(const std::vector<float>& qkv, size_t heads, size_t dim,
+                                size_t position, size_t head) {
+  const auto at = [&](size_t token, size_t which, size_t i) {
+    return double(qkv[((token * heads + head) * 3 + which) * dim + i]);
+  };
+  std::vector<double> p, out(dim);
+  double sum = 0;
+  for (size_t j = 0; j <= position; j++) {
+    double score = 0;
+    for (size_t i = 0; i < dim; i++)
+      score += at(position, 0, i) * at(j, 1, i);
+    p.push_back(std::exp(score / std::sqrt(double(dim))));
+    sum += p.back();
+  }
+  for (size_t j = 0; j <= position; j++) {
+    for (size_t i = 0; i < dim; i++)
+      out[i] += p[j] / sum * at(j, 2, i);
+  }
+  return out;
+}
+
 TEST_P(DecoderOpsTest, AttentionSeesWhatIsKeptAndItsOwnChunkUpToItself) {
   constexpr size_t kCapacity = 40;
   for (const size_t dim : {1, 5, 16, 33}) {
@@ -134,25 +159,11 @@ TEST_P(DecoderOpsTest, AttentionSeesWhatIsKeptAndItsOwnChunkUpToItself) {
         first += rows;
       }
       ASSERT_EQ(first, kCapacity);
-      const auto at = [&](size_t position, size_t head, size_t which, size_t i) {
-        return double(qkv[((position * heads + head) * 3 + which) * dim + i]);
-      };
       for (size_t t = 0; t < kCapacity; t++) {
         for (size_t head = 0; head < heads; head++) {
-          std::vector<double> p, expected(dim);
-          double sum = 0;
-          for (size_t j = 0; j <= t; j++) {
-            double score = 0;
-            for (size_t i = 0; i < dim; i++)
-              score += at(t, head, 0, i) * at(j, head, 1, i);
-            p.push_back(std::exp(score / std::sqrt(double(dim))));
-            sum += p.back();
-          }
-          for (size_t i = 0; i < dim; i++) {
-            for (size_t j = 0; j <= t; j++)
-              expected[i] += p[j] / sum * at(j, head, 2, i);
+          const std::vector<double> expected = AttentionOf(qkv, heads, dim, t, head);
+          for (size_t i = 0; i < dim; i++)
             ASSERT_NEAR(out[(t * heads + head) * dim + i], expected[i], 2e-6) << t << " " << head;
-          }
         }
       }
     }
@@ -161,7 +172,8 @@ TEST_P(DecoderOpsTest, AttentionSeesWhatIsKeptAndItsOwnChunkUpToItself) {
 
 INSTANTIATE_TEST_SUITE_P(All, DecoderOpsTest, testing::ValuesIn(kIsas));
 
-// Parameters of a type, larger than usual, so that each of them is felt, and the calls that were made.
+// Parameters of a type, larger than usual, so that each of them is felt, and the calls that were
+// made.
 class TypedParams : public UnitHooks<float> {
  public:
   TypedParams(const ModelConfig& config, NumberType type) {
@@ -274,7 +286,8 @@ double Difference(const float* got, const std::vector<float>& expected) {
   return difference / largest;
 }
 
-// Positions that are looked at: all near the beginning and the ends of chunks, where something may change, and some between.
+// Positions that are looked at: all near the beginning and the ends of chunks, where something may
+// change, and some between.
 bool IsLookedAt(size_t position, size_t seq) {
   const size_t in_chunk = position % kDecoderChunk;
   return position < 20 || in_chunk < 2 || in_chunk + 2 > kDecoderChunk || position + 1 == seq ||
@@ -330,9 +343,11 @@ TEST(Decoder, TakesAPromptInChunksOfAnySize) {
   ExpectAnyChunksToGiveTheSame(LlamaShape(false));
 }
 
-// A product of bfloat16 rounds both inputs, by 2^-9 of each at most. Where roundings of a sum are independent, the sum's is about that of
-// a term times the square root of 2 x 2; of the residual stream each of 2 products of a layer adds its part, and the head one more: sqrt(2 x 3
-// + 1) x 2 x 2^-9 = 1e-2 of a typical logit, which the largest one is 2 or 3 times as large as. Measured: 7e-3.
+// A product of bfloat16 rounds both inputs, by 2^-9 of each at most. Where roundings of a sum are
+// independent, the sum's is about that of a term times the square root of 2 x 2; of the residual
+// stream each of 2 products of a layer adds its part, and the head one more: sqrt(2 x 3 + 1) x 2 x
+// 2^-9 = 1e-2 of a typical logit, which the largest one is 2 or 3 times as large as. Measured:
+// 7e-3.
 TEST(Decoder, DiffersFromBfloat16ProductsByTheirRounding) {
   if (!PrecisionSupported(Precision::kBf16)) GTEST_SKIP() << "this CPU has no bfloat16 products";
   ModelConfig config = Shape(true);
@@ -462,7 +477,8 @@ TEST(TextGenerator, BeginsItsWindowAnewWithTheLastHalfAndIsTheSameWithEveryStrat
   EXPECT_EQ(texts[0].size(), 3 + kCount);
 }
 
-// The activations make room for a sample, and are there again as they were, in the type of the run's products.
+// The activations make room for a sample, and are there again as they were, in the type of the
+// run's products.
 TEST(TextGenerator, ASampleBetweenStepsChangesNoBitOfThem) {
   for (const Precision precision : {Precision::kFp32, Precision::kBf16, Precision::kFp16}) {
     if (!PrecisionSupported(precision)) continue;

@@ -77,8 +77,8 @@ constexpr double kTheta = 100;
 std::vector<double> AnglesTable(size_t seq, size_t dim) {
   std::vector<double> table(seq * dim);
   for (size_t i = 0; i < table.size(); i++) {
-    const size_t pair = i % dim % (dim / 2);
-    const double angle = double(i / dim) * std::pow(kTheta, -2.0 * double(pair) / double(dim));
+    const size_t position = i / dim, pair = i % dim % (dim / 2);
+    const double angle = double(position) * std::pow(kTheta, -2.0 * double(pair) / double(dim));
     table[i] = i % dim < dim / 2 ? std::cos(angle) : std::sin(angle);
   }
   return table;

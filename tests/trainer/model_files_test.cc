@@ -116,7 +116,8 @@ TEST(Gpt2Tensor, PutsEachElementWhereTransformersHasIt) {
       values[i] = float(i);
     return values;
   };
-  // Rows of ours: head 2, values (the third of three), element 1; theirs: columns, all values after all keys.
+  // Rows of ours: head 2, values (the third of three), element 1; theirs: columns, all values after
+  // all keys.
   const Gpt2Tensor qkv = tensor_of(1, kQkv);
   EXPECT_EQ(qkv.name(), "h.0.attn.c_attn.weight");
   EXPECT_EQ(qkv.shape(), (std::vector<int64_t>{12, 36}));
@@ -193,7 +194,8 @@ TEST_F(ModelFilesTest, LlmcHasNoPlaceForAHeadOfItsOwn) {
   EXPECT_FALSE(LlmcFile::IsOne(folder_));
 }
 
-// The first positions of a longer table, and as many tokens as there are, whatever rows the file has.
+// The first positions of a longer table, and as many tokens as there are, whatever rows the file
+// has.
 TEST_F(ModelFilesTest, AShorterContextTakesTheFirstPositionsOfLlmcs) {
   ModelConfig model = kShape;
   model.tied_head = true;
@@ -250,8 +252,10 @@ TEST(LlamaTensor, PutsTheQueriesOfAGroupBeforeItsKeyAndValue) {
   EXPECT_EQ(tensors[0].shape(), (std::vector<int64_t>{12, 12}));
   EXPECT_EQ(tensors[2].shape(), (std::vector<int64_t>{6, 12}));
   std::vector<float> rows(spec.Count());
-  for (size_t i = 0; i < rows.size(); i++)
-    rows[i] = float(i / 12);
+  for (size_t i = 0; i < rows.size(); i++) {
+    const size_t row = i / 12;
+    rows[i] = float(row);
+  }
   const auto row_of = [&](size_t tensor, size_t row) {
     return tensors[tensor].ToTheirs(rows)[row * 12];
   };

@@ -210,7 +210,8 @@ TEST(Model, EachNumberOfALlamaCounts) {
   EXPECT_GT(std::abs(loss(epsilon) - before), 1e-6);
 }
 
-// Two thirds of four times the width, up to a multiple of 64; and operations of products by parameter.
+// Two thirds of four times the width, up to a multiple of 64; and operations of products by
+// parameter.
 TEST(Model, ALlamaHasTheNumbersThatItLeavesOpen) {
   ModelConfig shape = {
       .seq = 16, .width = 288, .layers = 2, .heads = 6, .architecture = Architecture::kLlama};
@@ -220,9 +221,10 @@ TEST(Model, ALlamaHasTheNumbersThatItLeavesOpen) {
   EXPECT_EQ(shape.hidden_width(), 832u);
   shape.width = 288;
   shape.kv_heads = 2;
-  const size_t block = 288 * (288 + 2 * 96) + 288 * 288 + 3 * 288 * 768;
-  EXPECT_EQ(ParameterCount(ModelUnits(shape)), 256 * 288 + 2 * (block + 2 * 288) + 288);
-  EXPECT_EQ(FlopsPerToken(shape), 6.0 * (256 * 288 + 2 * (block + 288 * 16)));
+  constexpr size_t kWidth = 288, kHidden = 768, kKeys = 96, kTable = 256 * kWidth;
+  constexpr size_t kBlock = kWidth * (kWidth + 2 * kKeys) + kWidth * kWidth + 3 * kWidth * kHidden;
+  EXPECT_EQ(ParameterCount(ModelUnits(shape)), kTable + 2 * (kBlock + 2 * kWidth) + kWidth);
+  EXPECT_EQ(FlopsPerToken(shape), double(6 * (kTable + 2 * (kBlock + 16 * kWidth))));
 }
 
 // The eighth row of the token table: it belongs to no token.
@@ -513,8 +515,9 @@ TEST(Model, PositionsStartAsSinusoids) {
   }
 }
 
-// What a rank of tensor parallelism has must be one interval of each parameter, so that checkpoints can be cut anew: the heads of a
-// block in any order are the same block, and so are its hidden units.
+// What a rank of tensor parallelism has must be one interval of each parameter, so that checkpoints
+// can be cut anew: the heads of a block in any order are the same block, and so are its hidden
+// units.
 TEST(Model, HeadsAndHiddenUnitsAreIntervalsOfTheirParameters) {
   const std::vector<std::pair<ModelConfig, std::vector<std::string>>> cut_together = {
       {kTinyShape,

@@ -198,9 +198,9 @@ class RunReport : public ::testing::Test {
   static const Section& Find(const Page& page, const std::string& title) {
     const auto found = std::find_if(page.sections.begin(), page.sections.end(),
                                     [&](const Section& section) { return section.title == title; });
-    static const Section kNone;
+    static const Section none;
     EXPECT_NE(found, page.sections.end()) << title;
-    return found == page.sections.end() ? kNone : *found;
+    return found == page.sections.end() ? none : *found;
   }
 
   static std::string Cell(const Section& section, const std::string& what) {

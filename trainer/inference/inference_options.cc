@@ -103,7 +103,7 @@ std::string ParseSampleOptions(int argc, char** argv, SampleConfig& config) {
   app.add_option("--tokenizer", config.tokenizer,
                  "the vocabulary: byte, or its files or their folder; default: that of the files "
                  "of tokens that the run has read, or what lies beside the model");
-  const std::string help = Parse(app, argc, argv);
+  std::string help = Parse(app, argc, argv);
   if (!(config.choice.temperature >= 0 && config.choice.temperature <= 100))
     throw BadInput(
         fmt::format("--temperature {} is out of range; use 0 to 100", config.choice.temperature));

@@ -1,4 +1,5 @@
-// weft's own export writes the parameters under their names; from that file each is taken into the layout of transformers.
+// weft's own export writes the parameters under their names; from that file each is taken into the
+// layout of transformers.
 #include "trainer/model_files/export.h"
 
 #include <filesystem>
@@ -123,31 +124,45 @@ const SafetensorsTensor& TensorOf(const SafetensorsFile& own, const ParamSpec& s
   return *tensor;
 }
 
+TensorToWrite Gpt2TensorToWrite(const SafetensorsFile& own, const ParamSpec& spec,
+                                const ModelConfig& model) {
+  const SafetensorsTensor* const tensor = &TensorOf(own, spec);
+  const Gpt2Tensor theirs(spec, model);
+  const bool head = spec.name == "head.weight";
+  return {(head ? "" : "transformer.") + theirs.name(), theirs.shape(), [&own, tensor, theirs] {
+            return theirs.ToTheirs(own.Read(*tensor));
+          }};
+}
+
+std::vector<TensorToWrite> LlamaTensorsToWrite(const SafetensorsFile& own, const ParamSpec& spec,
+                                               const ModelConfig& model) {
+  const SafetensorsTensor* const tensor = &TensorOf(own, spec);
+  std::vector<TensorToWrite> tensors;
+  for (const LlamaTensor& theirs : LlamaTensorsOf(spec, model)) {
+    tensors.push_back({theirs.name(), theirs.shape(), [&own, tensor, theirs] {
+                         return theirs.ToTheirs(own.Read(*tensor));
+                       }});
+  }
+  return tensors;
+}
+
 std::vector<TensorToWrite> TensorsOf(const SafetensorsFile& own, const ModelConfig& model) {
   std::vector<TensorToWrite> tensors;
   for (const UnitSpec& unit : ModelUnits(model)) {
     for (const ParamSpec& spec : unit.params) {
-      const SafetensorsTensor* const tensor = &TensorOf(own, spec);
-      if (model.architecture == Architecture::kLlama) {
-        for (const LlamaTensor& theirs : LlamaTensorsOf(spec, model)) {
-          tensors.push_back({theirs.name(), theirs.shape(), [&own, tensor, theirs] {
-                               return theirs.ToTheirs(own.Read(*tensor));
-                             }});
-        }
+      if (model.architecture == Architecture::kGpt2) {
+        tensors.push_back(Gpt2TensorToWrite(own, spec, model));
         continue;
       }
-      const Gpt2Tensor theirs(spec, model);
-      const bool head = spec.name == "head.weight";
-      tensors.push_back(
-          {(head ? "" : "transformer.") + theirs.name(), theirs.shape(), [&own, tensor, theirs] {
-             return theirs.ToTheirs(own.Read(*tensor));
-           }});
+      for (TensorToWrite& tensor : LlamaTensorsToWrite(own, spec, model))
+        tensors.push_back(std::move(tensor));
     }
   }
   return tensors;
 }
 
-// Where the run's parameters are for the time of the call, under their own names: beside what is written.
+// Where the run's parameters are for the time of the call, under their own names: beside what is
+// written.
 PassingFile OwnFile(const fs::path& folder) {
   return PassingFile(folder / fmt::format(".own-{}.safetensors", getpid()));
 }
