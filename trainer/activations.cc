@@ -1,4 +1,5 @@
-// Two tables for each architecture say how large each matrix of a block is and from which level on it is computed again, for the memory and for the plan.
+// Two tables for each architecture say how large each matrix of a block is and from which level on
+// it is computed again, for the memory and for the plan.
 #include "trainer/activations.h"
 
 #include <algorithm>

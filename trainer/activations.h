@@ -1,18 +1,22 @@
-// What forward leaves for backward: of one micro-batch. A model owns none, so that several micro-batches may be under way at once.
+// What forward leaves for backward: of one micro-batch. A model owns none, so that several
+// micro-batches may be under way at once.
 //
 //   Activations<float> activations(config, batch, Recompute::kFull, model.input_type());
 //   model.Forward(inputs, batch, activations);
 //   loss = model.Backward(inputs, targets, batch, scale, activations);
 //
-// What backward computes again needs no memory of its own in each block: all blocks write it to the same place. The numbers are
-// the same, since nothing else is computed (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost"; selective:
-// Korthikanti et al. 2022, of which attention needs nothing here, as it keeps the sums of its rows only).
+// What backward computes again needs no memory of its own in each block: all blocks write it to the
+// same place. The numbers are the same, since nothing else is computed (Chen et al. 2016, "Training
+// Deep Nets with Sublinear Memory Cost"; selective: Korthikanti et al. 2022, of which attention
+// needs nothing here, as it keeps the sums of its rows only).
 //
-// What only products and what stands between them read has the type of the products' inputs, so that no product rounds it again; the
-// residual stream and its norms' numbers have T. Rows of those matrices are a cache line longer than their columns, since the gradient of a
-// weight reads them across the rows, which else fall into few sets of the cache.
+// What only products and what stands between them read has the type of the products' inputs, so
+// that no product rounds it again; the residual stream and its norms' numbers have T. Rows of those
+// matrices are a cache line longer than their columns, since the gradient of a weight reads them
+// across the rows, which else fall into few sets of the cache.
 //
-// Owns its memory and allocates in the constructor only. Thread-safety: an object belongs to one thread.
+// Owns its memory and allocates in the constructor only. Thread-safety: an object belongs to one
+// thread.
 #ifndef WEFT_TRAINER_ACTIVATIONS_H_
 #define WEFT_TRAINER_ACTIVATIONS_H_
 
@@ -26,14 +30,15 @@
 
 namespace weft::trainer {
 
-// What backward computes again: nothing; norms and GELU or SwiGLU, which cost little; all of a block but its input.
+// What backward computes again: nothing; norms and GELU or SwiGLU, which cost little; all of a
+// block but its input.
 enum class Recompute { kNone, kSelective, kFull };
 
 // Numbers between the rows of a matrix that products read.
 size_t InputStride(size_t columns, NumberType type);
 
-// Of one block, beside what goes into it: matrices of batch * seq rows, in the order of their making. Of GPT-2 gate is empty, of Llama
-// the means are.
+// Of one block, beside what goes into it: matrices of batch * seq rows, in the order of their
+// making. Of GPT-2 gate is empty, of Llama the means are.
 template <typename T>
 struct BlockActivations {
   MutableNumbers norm1, qkv, mixed, norm2, gate, hidden, active;  // for products
@@ -89,8 +94,8 @@ class Activations {
 size_t ActivationBytes(const ModelConfig& config, size_t batch, Recompute recompute,
                        NumberType inputs);
 
-// Gradients in flight. They hold nothing between two calls of Backward, so a model has one such object. What products read has the
-// type of their inputs.
+// Gradients in flight. They hold nothing between two calls of Backward, so a model has one such
+// object. What products read has the type of their inputs.
 template <typename T>
 class GradientBuffers {
  public:
@@ -108,7 +113,8 @@ class GradientBuffers {
   // For products, [rows, width]: of what goes into a sum with the residual stream.
   MutableNumbers output() { return Input(output_, width_); }
 
-  // Of what is inside of a perceptron, [rows, hidden_width], or what goes out of attention, [rows, width].
+  // Of what is inside of a perceptron, [rows, hidden_width], or what goes out of attention, [rows,
+  // width].
   MutableNumbers wide() { return Input(wide_, hidden_); }
 
   MutableNumbers mixed() { return Input(wide_, width_); }

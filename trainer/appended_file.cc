@@ -20,7 +20,8 @@ constexpr size_t kWaitingBytesMax = 16 << 20;
 
 AppendedFile::AppendedFile(std::string path, size_t kept_bytes) : path_(std::move(path)) {
   fd_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  // What is kept stays as it is: a full disk has no room for a copy. What is no regular file has no end to move.
+  // What is kept stays as it is: a full disk has no room for a copy. What is no regular file has no
+  // end to move.
   struct stat status = {};
   if (fd_ >= 0 && fstat(fd_, &status) == 0 &&
       (!S_ISREG(status.st_mode) || ftruncate(fd_, off_t(kept_bytes)) == 0)) {

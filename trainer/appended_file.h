@@ -1,13 +1,15 @@
-// A file that grows by whole records while a run goes on, and what becomes of them on a disk that is full.
+// A file that grows by whole records while a run goes on, and what becomes of them on a disk that
+// is full.
 //
 //   AppendedFile file("runs/a/metrics.jsonl", 0);
 //   file.Append(line);                                   // never throws
 //   file.Finish();
 //   if (!file.Unwritten("lines").empty()) ...            // on a full disk: what is missing, and why
 //
-// A record that cannot be written waits in memory and is tried again with the next one, from the byte where writing stopped. So a disk
-// that was full for a while costs no record. Of those that come while 16 MiB wait nothing is kept: they are missing between those
-// that waited and those that come when there is room again, and Unwritten counts them.
+// A record that cannot be written waits in memory and is tried again with the next one, from the
+// byte where writing stopped. So a disk that was full for a while costs no record. Of those that
+// come while 16 MiB wait nothing is kept: they are missing between those that waited and those that
+// come when there is room again, and Unwritten counts them.
 //
 // Thread-safety: an object belongs to one thread.
 #ifndef WEFT_TRAINER_APPENDED_FILE_H_
@@ -32,7 +34,8 @@ class AppendedFile {
   // Writes what waits, to the disk. The last call.
   void Finish();
 
-  // How many records are not in the file and why, in words; "": all are. `records`: what they are called.
+  // How many records are not in the file and why, in words; "": all are. `records`: what they are
+  // called.
   std::string Unwritten(const char* records) const;
 
  private:

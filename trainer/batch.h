@@ -1,9 +1,11 @@
-// The sequences of a step, and how they are dealt: train_batch_size = micro-batch x micro-batches x ranks, whichever of these are given.
+// The sequences of a step, and how they are dealt: train_batch_size = micro-batch x micro-batches x
+// ranks, whichever of these are given.
 //
 //   config = WithDefaults(config, ranks);     // solved
 //   CheckBatch(config, ranks);                // throws BadInput: they contradict each other
 //
-// Without a size of micro-batches any number of sequences will do: each micro-batch of each rank has as many as the others, or one less.
+// Without a size of micro-batches any number of sequences will do: each micro-batch of each rank
+// has as many as the others, or one less.
 //
 // Thread-safety: pure functions.
 #ifndef WEFT_TRAINER_BATCH_H_
@@ -16,8 +18,8 @@ namespace weft::trainer {
 
 struct TrainConfig;
 
-// With what `ranks` decides where the user has not: a batch of 4, or of one sequence per micro-batch of each rank if these are more;
-// the optimizer's and the model's own numbers.
+// With what `ranks` decides where the user has not: a batch of 4, or of one sequence per
+// micro-batch of each rank if these are more; the optimizer's and the model's own numbers.
 TrainConfig WithDefaults(const TrainConfig& config, size_t ranks);
 
 // Throws BadInput with the nearest numbers that fit. `config` has its defaults.

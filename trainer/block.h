@@ -1,4 +1,5 @@
-// A block of a model: attention and a perceptron, each after a norm and added to the residual stream.
+// A block of a model: attention and a perceptron, each after a norm and added to the residual
+// stream.
 //
 //   const Block<float> block(config, matmul);
 //   block.Forward(params, activations, layer, batch);   // residual(layer) to residual(layer + 1)

@@ -1,6 +1,6 @@
-// What blocks of both architectures are made of, forward and backward: norms, linear layers, and their sums with the residual stream.
-// A gain or weight is named by its place in the unit. In GPT-2 a bias is the parameter after it; Llama has none, and its norm has no
-// mean.
+// What blocks of both architectures are made of, forward and backward: norms, linear layers, and
+// their sums with the residual stream. A gain or weight is named by its place in the unit. In GPT-2
+// a bias is the parameter after it; Llama has none, and its norm has no mean.
 //
 //   const BlockLayers<float> layers(config, matmul);
 //   layers.Norm(use.params, kNorm1Gain, use.in(), kept.norm1, kept.mean1, kept.rstd1, use.rows);
@@ -24,8 +24,8 @@ class BlockLayers {
 
   void Norm(UnitParams<T>& params, size_t gain, const T* x, MutableNumbers out, T* mean, T* rstd,
             size_t rows) const;
-  // The gradients of its parameters, and that of the input, which is added to gradients.residual(); gradients.norm() is that of the
-  // output.
+  // The gradients of its parameters, and that of the input, which is added to gradients.residual();
+  // gradients.norm() is that of the output.
   void BackwardNorm(UnitParams<T>& params, size_t gain, const T* x, const T* mean, const T* rstd,
                     GradientBuffers<T>& gradients, size_t rows) const;
 
@@ -35,10 +35,12 @@ class BlockLayers {
   // out = input + what the layer and then dropout give; w is stored [columns, width].
   void AddLinear(const BlockUse<T>& use, size_t weight, Numbers x, DropoutSite site, const T* input,
                  T* out, size_t columns) const;
-  // The gradient of that layer's output, from the residual stream's, and of its bias. gradients.norm() is free here.
+  // The gradient of that layer's output, from the residual stream's, and of its bias.
+  // gradients.norm() is free here.
   Numbers BackwardAdd(const BlockUse<T>& use, size_t weight, DropoutSite site,
                       GradientBuffers<T>& gradients) const;
-  // The gradient of a weight, and through `dx` that of the input, which with `adds` is added. That of the bias is there already.
+  // The gradient of a weight, and through `dx` that of the input, which with `adds` is added. That
+  // of the bias is there already.
   void BackwardProducts(const BlockUse<T>& use, size_t weight, Numbers x, Numbers dy,
                         MutableNumbers dx, MatmulShape shape, bool w_transposed = false,
                         bool adds = false) const;

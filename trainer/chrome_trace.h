@@ -1,5 +1,5 @@
-// Traces of all ranks as one file that chrome://tracing and ui.perfetto.dev show: a process for each rank, with a lane for steps, one for
-// computing, one for waiting and one for reductions.
+// Traces of all ranks as one file that chrome://tracing and ui.perfetto.dev show: a process for
+// each rank, with a lane for steps, one for computing, one for waiting and one for reductions.
 //
 //   const std::vector<RankTrace> all = GatherTraces(group, trace.events());
 //   if (rank == 0) WriteRunFile(directory, "trace.json", ChromeTraceOf(all, units));
@@ -26,8 +26,8 @@ struct RankTrace {
   std::vector<TraceEvent> events;
 };
 
-// On rank 0 those of all ranks, elsewhere nothing. Clocks of other machines are set by a barrier, so they are right to some ten
-// microseconds. Collective.
+// On rank 0 those of all ranks, elsewhere nothing. Clocks of other machines are set by a barrier,
+// so they are right to some ten microseconds. Collective.
 std::vector<RankTrace> GatherTraces(weft_group_t group, const std::vector<TraceEvent>& own);
 
 // Times count from the first event's begin.

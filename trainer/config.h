@@ -39,7 +39,8 @@ constexpr double kByKind = std::numeric_limits<double>::lowest();
 struct TrainConfig {
   ModelConfig model;
   size_t steps = 6000;
-  // Sequences per step, over all ranks and micro-batches, each of which gets as many as the others or one less. 0: WithDefaults chooses.
+  // Sequences per step, over all ranks and micro-batches, each of which gets as many as the others
+  // or one less. 0: WithDefaults chooses.
   size_t global_batch = 0;
   size_t micro_batch = 0;  // sequences of each micro-batch of each rank; 0: as the batch comes to
   size_t accumulate = 1;   // micro-batches per step; 0: WithDefaults chooses
@@ -60,7 +61,8 @@ struct TrainConfig {
   double momentum = kByKind;  // of SGD, LARS and Muon
   bool nesterov = false;      // of SGD
   double trust = 0.001;       // of LARS
-  // Muon's learning rate where AdamW's is 1: its updates have a norm of their own, and 0.02 is what its authors use.
+  // Muon's learning rate where AdamW's is 1: its updates have a norm of their own, and 0.02 is what
+  // its authors use.
   double muon_factor = 8;
   double loss_scale = kByKind;       // 0: dynamic
   size_t loss_scale_power = 16;      // a dynamic one begins with 2 to this power
@@ -69,7 +71,8 @@ struct TrainConfig {
   double grad_clip = 1.0;            // largest norm; 0: none
   uint64_t seed = 1;
   Precision precision = Precision::kFp32;
-  // Of the weights that the model reads. With 16 bits gradients are float32 all the same, and the optimizer updates a float32 copy.
+  // Of the weights that the model reads. With 16 bits gradients are float32 all the same, and the
+  // optimizer updates a float32 copy.
   NumberType param_type = NumberType::kFloat32;
   Recompute recompute = Recompute::kNone;
   double dropout = 0;  // share that is left out
@@ -102,7 +105,8 @@ struct TrainConfig {
   size_t trace_first = 0, trace_last = 0;
 };
 
-// Whether the model is compared with an order-3 one (order3.h), whose counting takes time that grows with the text.
+// Whether the model is compared with an order-3 one (order3.h), whose counting takes time that
+// grows with the text.
 enum class Order3Choice { kAuto, kOn, kOff };
 constexpr size_t kOrder3BytesMax = 16'000'000;  // of training text that was named, for kAuto
 
@@ -149,12 +153,13 @@ struct ProgramConfig {
   size_t checkpoint_every = 0;  // steps; 0: never
   size_t keep = 3;              // checkpoints
   bool keep_best = false;       // and that of the best validation
-  // "none"; "auto": the latest of this run; a step of this run; else a run's directory, that of its checkpoints, or of one. Empty: "auto" if this is a
-  // restart.
+  // "none"; "auto": the latest of this run; a step of this run; else a run's directory, that of its
+  // checkpoints, or of one. Empty: "auto" if this is a restart.
   std::string resume;
   std::vector<std::string>
       changed;  // keys of options (options.h) that may differ from the checkpoint's
-  // A run's directory, that of its checkpoints, or of one, or another program's files, whose values a new run begins with; empty: its own.
+  // A run's directory, that of its checkpoints, or of one, or another program's files, whose values
+  // a new run begins with; empty: its own.
   std::string init;
   bool init_partial = false;  // of these, those that the model has
   bool overwrite = false;     // a run that has the name is moved, and this one begins anew
@@ -164,7 +169,8 @@ struct ProgramConfig {
   std::string job;
 };
 
-// How many bytes of training text the order-3 model counts, at most (SampleText in order3.h); 0: there is none.
+// How many bytes of training text the order-3 model counts, at most (SampleText in order3.h); 0:
+// there is none.
 size_t Order3BytesMax(const ProgramConfig& config);
 
 // Throws BadInput with one sentence if the numbers do not fit together on `world_size` ranks.

@@ -24,7 +24,8 @@ struct Curve {
   double order3 = 0;                  // drawn as a line for comparison; 0: not drawn
 };
 
-// A complete SVG document. `title` and `subtitle` are escaped; losses are nats per `unit`, "byte" or "token".
+// A complete SVG document. `title` and `subtitle` are escaped; losses are nats per `unit`, "byte"
+// or "token".
 std::string CurveSvg(const Curve& curve, const std::string& title, const std::string& subtitle,
                      const char* unit);
 

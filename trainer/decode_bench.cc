@@ -3,8 +3,9 @@
 //   OMP_NUM_THREADS=1 build/release/bench/decode_bench [MODEL] [WEIGHTS] [POSITION] [BLOCKS]
 //   build/release/bench/decode_bench gpt2 fp32 512 20
 //
-// A block is one read of all weights that a token needs, one token of the decoder at POSITION, and, every tenth block, the logits of
-// the whole window; medians are printed as JSON. The bound: bytes of the weights over the rate of the read.
+// A block is one read of all weights that a token needs, one token of the decoder at POSITION, and,
+// every tenth block, the logits of the whole window; medians are printed as JSON. The bound: bytes
+// of the weights over the rate of the read.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>

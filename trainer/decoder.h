@@ -1,19 +1,21 @@
-// A model (model_units.h) that reads a text token by token: keys and values of each block are kept, so a token costs one read of the
-// weights and not a forward of the whole window.
+// A model (model_units.h) that reads a text token by token: keys and values of each block are kept,
+// so a token costs one read of the weights and not a forward of the whole window.
 //
 //   Decoder decoder(config, hooks, threads);
 //   const float* logits = decoder.Append(prompt);     // after its last token
 //   logits = decoder.Append({&next, 1});              // and after one more
 //
-// Logits are those of Model::Logits in float32, to rounding. Products are float32 whatever the run's are: one row times float32 weights
-// costs what reading these costs, and rounding them first would cost more.
+// Logits are those of Model::Logits in float32, to rounding. Products are float32 whatever the
+// run's are: one row times float32 weights costs what reading these costs, and rounding them first
+// would cost more.
 //
-// A position of GPT-2 is what the table of positions says of it, so keys are of no use once the text has moved against the table. When
-// the table is at its end, a caller forgets all and begins anew with the last part of its text (text_generator.h). Llama's window has
-// as many positions as those of training, and is treated alike.
+// A position of GPT-2 is what the table of positions says of it, so keys are of no use once the
+// text has moved against the table. When the table is at its end, a caller forgets all and begins
+// anew with the last part of its text (text_generator.h). Llama's window has as many positions as
+// those of training, and is treated alike.
 //
-// Units are used in the order of Model::Forward, through the same hooks; each call of Append is one forward.
-// Thread-safety: an object belongs to one thread.
+// Units are used in the order of Model::Forward, through the same hooks; each call of Append is one
+// forward. Thread-safety: an object belongs to one thread.
 #ifndef WEFT_TRAINER_DECODER_H_
 #define WEFT_TRAINER_DECODER_H_
 
@@ -31,7 +33,8 @@
 
 namespace weft::trainer {
 
-// The most tokens of one Append: so many rows hide the reading of the weights, and take little memory.
+// The most tokens of one Append: so many rows hide the reading of the weights, and take little
+// memory.
 constexpr size_t kDecoderChunk = 128;
 
 class Decoder {
@@ -44,8 +47,8 @@ class Decoder {
   // How many positions of the table are taken.
   size_t length() const { return length_; }
 
-  // Takes 1 to kDecoderChunk tokens, as many as there are positions left at most. The logits after the last of them,
-  // [padded_vocabulary]; valid until the next call.
+  // Takes 1 to kDecoderChunk tokens, as many as there are positions left at most. The logits after
+  // the last of them, [padded_vocabulary]; valid until the next call.
   const float* Append(std::span<const Token> tokens);
 
   // The next token is the first one.

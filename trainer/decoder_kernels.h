@@ -1,8 +1,9 @@
 // The product of one row with a matrix, and attention over kept keys and values.
 //
-// A matrix is read once, from its beginning to its end, in as many streams as a block has rows: that is all the time a product of
-// one row takes. Where its rows are outputs, each is a sum along a row; where they are inputs, a block of rows is added to the
-// outputs at a time, which stay in the first cache.
+// A matrix is read once, from its beginning to its end, in as many streams as a block has rows:
+// that is all the time a product of one row takes. Where its rows are outputs, each is a sum along
+// a row; where they are inputs, a block of rows is added to the outputs at a time, which stay in
+// the first cache.
 //
 // Compiled once per instruction set; the rules stand in vector_math.h.
 #ifndef WEFT_TRAINER_DECODER_KERNELS_H_
@@ -21,7 +22,8 @@ using Words = typename VectorOf<float>::Int;
 
 constexpr size_t kWidth = kLanes<float>;
 constexpr size_t kPair = 2 * kWidth;  // numbers that are taken at a time
-// Multiplications that a team of threads is worth waking for, which happens for every token and layer.
+// Multiplications that a team of threads is worth waking for, which happens for every token and
+// layer.
 constexpr size_t kProductsWorthATeam = 1 << 14;
 
 struct Pair {
@@ -37,8 +39,9 @@ inline __attribute__((always_inline)) void StorePair(float* p, Pair pair) {
   Store(p + kWidth, pair.second);
 }
 
-// Weights of one type. Pairs of those of 16 bits are in an order of their own, which costs no shuffling of each: of every two numbers
-// that follow each other one is in either vector. What they are multiplied with is put in that order, too.
+// Weights of one type. Pairs of those of 16 bits are in an order of their own, which costs no
+// shuffling of each: of every two numbers that follow each other one is in either vector. What they
+// are multiplied with is put in that order, too.
 struct Float32Weights {
   using Number = float;
   const float* at;
@@ -126,8 +129,9 @@ inline Pair TakePart(Weights w, size_t i, size_t count) {
   return Of<Weights>(part).Take(0);
 }
 
-// Begins to fetch what a later Take will read. A row of 16 bits ends before the hardware has learned to fetch ahead: with the next rows on
-// their way while these are summed the product reads 31 GB/s instead of 20 (AMD EPYC, one core).
+// Begins to fetch what a later Take will read. A row of 16 bits ends before the hardware has
+// learned to fetch ahead: with the next rows on their way while these are summed the product reads
+// 31 GB/s instead of 20 (AMD EPYC, one core).
 template <typename Number>
 inline __attribute__((always_inline)) void FetchPair(const Number* at) {
   constexpr size_t kLine = 64 / sizeof(Number);

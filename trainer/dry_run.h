@@ -2,8 +2,9 @@
 //
 //   fmt::print("{}", DescribeDryRun(config.train, {.ranks = 64, .price_per_hour = 1.2}));
 //
-// Sizes, traffic and operations are exact. Times are predicted from steps of a smaller model that are timed here for about three seconds,
-// by threads of this process: no other rank is needed, and nothing is trained, read or written.
+// Sizes, traffic and operations are exact. Times are predicted from steps of a smaller model that
+// are timed here for about three seconds, by threads of this process: no other rank is needed, and
+// nothing is trained, read or written.
 //
 // Thread-safety: one call at a time, before the process has a group of its own.
 #ifndef WEFT_TRAINER_DRY_RUN_H_
@@ -34,7 +35,8 @@ struct RunWork {
 
 RunWork WorkOf(const TrainConfig& config);
 
-// Text for people. `config` has the defaults for so many ranks (WithDefaults). Throws BadInput for what cannot be run.
+// Text for people. `config` has the defaults for so many ranks (WithDefaults). Throws BadInput for
+// what cannot be run.
 std::string DescribeDryRun(const TrainConfig& config, const DryRunSettings& settings);
 
 // "38.1 ms", "12.5 s", "3 min 20 s", "2 h 05 min", "12 days 4 h".

@@ -24,14 +24,14 @@ namespace weft::trainer {
 // many as there are.
 std::vector<size_t> SpreadWindows(size_t text_tokens, size_t seq, size_t count);
 
-// How many tokens at the start of a validation window are context only, so that each judged token has
-// at least half of the model's context before it.
+// How many tokens at the start of a validation window are context only, so that each judged token
+// has at least half of the model's context before it.
 inline size_t ContextTokens(size_t seq) {
   return seq / 2;
 }
 
-// After how many forwards of so many tokens the ranks look again whether one was asked to end. By the model alone, so that all ranks look
-// after the same one.
+// After how many forwards of so many tokens the ranks look again whether one was asked to end. By
+// the model alone, so that all ranks look after the same one.
 size_t ForwardsBetweenLooks(const ModelConfig& config, size_t tokens);
 
 class Evaluation {
@@ -40,8 +40,8 @@ class Evaluation {
   Evaluation(const ModelConfig& config, size_t micro_batch, DataParallel& parallel,
              Model<float>& model);
 
-  // In nats per token, ContextTokens of each window not judged. Nothing if `asked_to_end`, which is asked now and then on all ranks
-  // alike, says so.
+  // In nats per token, ContextTokens of each window not judged. Nothing if `asked_to_end`, which is
+  // asked now and then on all ranks alike, says so.
   std::optional<double> MeanLoss(const TokenText& text, const std::vector<size_t>& offsets,
                                  Activations<float>& kept,
                                  const std::function<bool()>& asked_to_end);

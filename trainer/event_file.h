@@ -4,8 +4,9 @@
 //   events.Add(record.step, {{"loss/train", record.loss}});
 //   events.Finish();
 //
-// The file is a sequence of TFRecords (length, masked CRC-32C, bytes, masked CRC-32C), each an Event of TensorFlow's event.proto, of which four fields
-// are used. On a full disk events wait (appended_file.h). Thread-safety: an object belongs to one thread.
+// The file is a sequence of TFRecords (length, masked CRC-32C, bytes, masked CRC-32C), each an
+// Event of TensorFlow's event.proto, of which four fields are used. On a full disk events wait
+// (appended_file.h). Thread-safety: an object belongs to one thread.
 #ifndef WEFT_TRAINER_EVENT_FILE_H_
 #define WEFT_TRAINER_EVENT_FILE_H_
 
@@ -24,8 +25,8 @@ struct Scalar {
 
 class EventFile {
  public:
-  // A file of its own each time. With `go_on_after` > 0 TensorBoard takes what other files of the directory have of later steps for
-  // undone. Throws as ThrowUnwritable.
+  // A file of its own each time. With `go_on_after` > 0 TensorBoard takes what other files of the
+  // directory have of later steps for undone. Throws as ThrowUnwritable.
   EventFile(const std::string& directory, size_t go_on_after);
 
   // All of one step and one moment.

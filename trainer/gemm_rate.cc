@@ -64,8 +64,8 @@ size_t RowsFor(const ModelConfig& model, size_t rows) {
   return std::min(rows, std::max(most, kFewestRows));
 }
 
-// What the products read and write, as large as the largest of them and of the type and strides that a block's have; all but `dw` is
-// the same for each product, so nothing grows.
+// What the products read and write, as large as the largest of them and of the type and strides
+// that a block's have; all but `dw` is the same for each product, so nothing grows.
 class Operands {
  public:
   Operands(const ModelConfig& model, size_t rows, NumberType type) : type_(type) {

@@ -1,11 +1,13 @@
-// How fast this machine multiplies matrices of a model's shapes: what a step's speed is held against.
+// How fast this machine multiplies matrices of a model's shapes: what a step's speed is held
+// against.
 //
 //   const GemmRate rate = MeasureGemmRate(config.model, rows, *matmul);      // on each rank's thread at once
 //   const double share = flops_per_s / rate.peak;
 //
-// The products are those of Model<float>, forward and backward, through trainer/matmul.h: rounding to bfloat16 counts, as it does in a
-// step. Each shape is timed a few times and its best time counts, so other programs disturb little. Takes about kGemmSeconds, and more
-// only where two products of each shape take longer.
+// The products are those of Model<float>, forward and backward, through trainer/matmul.h: rounding
+// to bfloat16 counts, as it does in a step. Each shape is timed a few times and its best time
+// counts, so other programs disturb little. Takes about kGemmSeconds, and more only where two
+// products of each shape take longer.
 //
 // Thread-safety: belongs to the thread of `matmul`, whose count of OpenMP threads it uses.
 #ifndef WEFT_TRAINER_GEMM_RATE_H_
@@ -33,7 +35,8 @@ struct GemmRate {
 GemmRate MeasureGemmRate(const ModelConfig& model, size_t rows, Matmul<float>& matmul,
                          double seconds = kGemmSeconds);
 
-// Whether measuring takes well below a second on a core of our days, and no more than half of `memory_bytes`.
+// Whether measuring takes well below a second on a core of our days, and no more than half of
+// `memory_bytes`.
 bool GemmRateIsCheap(const ModelConfig& model, size_t rows, uint64_t memory_bytes);
 
 }  // namespace weft::trainer

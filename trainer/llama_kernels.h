@@ -1,4 +1,5 @@
-// What Llama has beside GPT-2: the norm by the root of the mean square, the rotation of queries and keys, and the gated unit.
+// What Llama has beside GPT-2: the norm by the root of the mean square, the rotation of queries and
+// keys, and the gated unit.
 //
 // Compiled once per instruction set; the rules stand in vector_math.h.
 #ifndef WEFT_TRAINER_LLAMA_KERNELS_H_

@@ -1,5 +1,6 @@
-// weft_train: the reference trainer. See docs/trainer.md. Options are read before there is a group, but a rank with bad options
-// joins it all the same: only so can rank 0 alone say what is wrong, and do the others end instead of waiting.
+// weft_train: the reference trainer. See docs/trainer.md. Options are read before there is a group,
+// but a rank with bad options joins it all the same: only so can rank 0 alone say what is wrong,
+// and do the others end instead of waiting.
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -36,7 +37,8 @@ void EndAll(weft_group_t group, const std::exception& error) {
   weft_group_abort(group, error.what());
 }
 
-// A rank that was asked to end before it could note that has died, and is waited for in vain by those that could: they give up.
+// A rank that was asked to end before it could note that has died, and is waited for in vain by
+// those that could: they give up.
 weft_result_t Join(weft_group_t* group) {
   constexpr int64_t kLookEveryNs = 100'000'000;
   weft_set_interrupt(AskedLongAgo, nullptr, kLookEveryNs);

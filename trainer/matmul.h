@@ -5,10 +5,11 @@
 //   matmul->BackwardInput(dy, w, dx, {m, k, n});     // dx = dy w^T
 //   matmul->BackwardWeight(x, dy, dw, {m, k, n});    // dw += x^T dy
 //
-// float runs on oneDNN, with one primitive per shape made on first use; double, and every build with
-// sanitizers, on a plain loop. kBf16 and kFp16 round both inputs to 16 bits and add in float32; kFp16 is
-// emulated. An input that has the type that is multiplied is read where it lies; another is rounded, or widened, which is exact, for
-// each product anew. y and dx may have the type of the inputs beside T. All but weights and dw may have strides.
+// float runs on oneDNN, with one primitive per shape made on first use; double, and every build
+// with sanitizers, on a plain loop. kBf16 and kFp16 round both inputs to 16 bits and add in
+// float32; kFp16 is emulated. An input that has the type that is multiplied is read where it lies;
+// another is rounded, or widened, which is exact, for each product anew. y and dx may have the type
+// of the inputs beside T. All but weights and dw may have strides.
 //
 // Thread-safety: an object belongs to the thread that made it.
 #ifndef WEFT_TRAINER_MATMUL_H_
@@ -67,8 +68,8 @@ struct LargestOperands {
   size_t weights = 0;
 };
 
-// Bytes that MakeMatmul<float>(precision) comes to keep beside its operands: those in the type that is multiplied, and, of outputs of 16
-// bits, their sums.
+// Bytes that MakeMatmul<float>(precision) comes to keep beside its operands: those in the type that
+// is multiplied, and, of outputs of 16 bits, their sums.
 size_t MatmulBytes(Precision precision, NumberType weights, const LargestOperands& largest,
                    size_t threads);
 

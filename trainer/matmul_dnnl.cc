@@ -20,8 +20,8 @@ using dnnl::memory;
 using Tag = memory::format_tag;
 using Type = memory::data_type;
 
-// c[m, n] (+)= a[m, k] b[k, n] (+ bias[n]) (+ addend[m, n]); `a_transposed` means that a is stored [k, m]. a_ld, b_ld and c_ld:
-// numbers between stored rows.
+// c[m, n] (+)= a[m, k] b[k, n] (+ bias[n]) (+ addend[m, n]); `a_transposed` means that a is stored
+// [k, m]. a_ld, b_ld and c_ld: numbers between stored rows.
 struct Product {
   size_t m = 0, k = 0, n = 0;
   size_t a_ld = 0, b_ld = 0, c_ld = 0;

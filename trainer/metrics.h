@@ -31,12 +31,14 @@ struct KeptLine {
 
 class MetricsWriter {
  public:
-  // Makes the directory and an empty metrics.jsonl in it. Throws BadInput if it may not, and NotWritten if there is no room. With
-  // `go_on_after` > 0 the file keeps the lines up to that step, and new ones follow: another rank, or an earlier run, wrote them, and
-  // may have died in the middle of one.
+  // Makes the directory and an empty metrics.jsonl in it. Throws BadInput if it may not, and
+  // NotWritten if there is no room. With `go_on_after` > 0 the file keeps the lines up to that
+  // step, and new ones follow: another rank, or an earlier run, wrote them, and may have died in
+  // the middle of one.
   explicit MetricsWriter(const std::string& directory, size_t go_on_after = 0);
 
-  // `time_ns` counts from the start of training. val_loss is there after a validation, `ranks` after an exchange of figures.
+  // `time_ns` counts from the start of training. val_loss is there after a validation, `ranks`
+  // after an exchange of figures.
   void Write(const StepRecord& record, int64_t time_ns, double tok_s,
              std::optional<double> val_loss, const std::vector<RankFigures>& ranks = {});
 

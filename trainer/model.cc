@@ -62,7 +62,8 @@ void Model<T>::WithHead(const Use& use) {
   params_.LeaveForward();
 }
 
-// The head has nothing to do yet; its unit is used all the same, so that training and evaluation use the units alike.
+// The head has nothing to do yet; its unit is used all the same, so that training and evaluation
+// use the units alike.
 template <typename T>
 void Model<T>::Forward(const Token* inputs, size_t batch, Activations<T>& kept,
                        const Dropout& dropout) {

@@ -1,14 +1,16 @@
-// A model of one of the architectures (model_units.h): forward, cross-entropy and backward, written out by hand.
+// A model of one of the architectures (model_units.h): forward, cross-entropy and backward, written
+// out by hand.
 //
 //   Model<float> model(config, batch, *matmul, hooks);
 //   Activations<float> activations(config, batch, Recompute::kNone, model.input_type());
 //   model.Forward(inputs, batch, activations);
 //   double loss = model.Backward(inputs, targets, batch, 1.0 / token_count, activations);  // sum over the tokens
 //
-// Gradients are added to the views. The loss comes with backward, since logits and their gradients are taken together
-// (output_head.h).
+// Gradients are added to the views. The loss comes with backward, since logits and their gradients
+// are taken together (output_head.h).
 //
-// The model owns neither parameters and gradients, which belong to whoever implements UnitHooks, nor activations.
+// The model owns neither parameters and gradients, which belong to whoever implements UnitHooks,
+// nor activations.
 //
 // Thread-safety: an object belongs to one thread.
 #ifndef WEFT_TRAINER_MODEL_H_
@@ -40,14 +42,16 @@ class Model {
   // inputs, and targets below, are [batch, seq].
   void Forward(const Token* inputs, size_t batch, Activations<T>& kept,
                const Dropout& dropout = {});
-  // After Forward with the same inputs and activations. Returns the sum of -log p(target) over the tokens, each of which has the
-  // weight `scale` in the gradients.
+  // After Forward with the same inputs and activations. Returns the sum of -log p(target) over the
+  // tokens, each of which has the weight `scale` in the gradients.
   double Backward(const Token* inputs, const Token* targets, size_t batch, double scale,
                   Activations<T>& kept);
-  // Forward without dropout and backward: the sum, but the first `skip` tokens of each sequence are context only.
+  // Forward without dropout and backward: the sum, but the first `skip` tokens of each sequence are
+  // context only.
   double Score(const Token* inputs, const Token* targets, size_t batch, size_t skip,
                Activations<T>& kept);
-  // The logits after token `position` of one sequence of `seq` tokens, [padded_vocabulary]; valid until the next call.
+  // The logits after token `position` of one sequence of `seq` tokens, [padded_vocabulary]; valid
+  // until the next call.
   const T* Logits(const Token* inputs, size_t position, Activations<T>& kept);
 
  private:
@@ -73,7 +77,8 @@ class Model {
   GradientBuffers<T> gradients_;
 };
 
-// Bytes of a Model<float> and of the activations of one micro-batch. inputs: what Matmul<float>::input_type says.
+// Bytes of a Model<float> and of the activations of one micro-batch. inputs: what
+// Matmul<float>::input_type says.
 size_t WorkingBytes(const ModelConfig& config, size_t batch, Recompute recompute,
                     NumberType inputs);
 

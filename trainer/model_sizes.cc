@@ -18,8 +18,8 @@ constexpr ModelConfig OfBytes(size_t layers, size_t width, size_t heads) {
   return {.seq = 256, .width = width, .layers = layers, .heads = heads};
 }
 
-// Language Models are Unsupervised Multitask Learners (Radford et al. 2019), table 2; the count of heads and the initial values
-// are those of its published source.
+// Language Models are Unsupervised Multitask Learners (Radford et al. 2019), table 2; the count of
+// heads and the initial values are those of its published source.
 constexpr ModelConfig Gpt2(size_t layers, size_t width, size_t heads) {
   return {.vocabulary = 50257,
           .seq = 1024,

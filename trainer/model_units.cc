@@ -45,7 +45,8 @@ void FillSinusoids(const ParamSpec& spec, T* data) {
   }
 }
 
-// GPT-2 scales what is added to the residual stream by the number of such additions; llama2.c does the same.
+// GPT-2 scales what is added to the residual stream by the number of such additions; llama2.c does
+// the same.
 double ResidualDeviation(const ModelConfig& config) {
   return config.deviation / std::sqrt(2.0 * double(config.layers));
 }

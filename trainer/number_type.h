@@ -1,5 +1,5 @@
-// Types of numbers in memory that the trainer tells apart while it runs: weights, and what a product of 16 bits reads, may have 16
-// bits where everything else has 32.
+// Types of numbers in memory that the trainer tells apart while it runs: weights, and what a
+// product of 16 bits reads, may have 16 bits where everything else has 32.
 //
 // Thread-safety: values.
 #ifndef WEFT_TRAINER_NUMBER_TYPE_H_
@@ -21,7 +21,8 @@ template <typename T>
 constexpr NumberType kNumberTypeOf = sizeof(T) == sizeof(double) ? NumberType::kFloat64
                                                                  : NumberType::kFloat32;
 
-// Numbers of some type that somebody else owns: in a row, or in rows of a matrix that begin `stride` numbers apart.
+// Numbers of some type that somebody else owns: in a row, or in rows of a matrix that begin
+// `stride` numbers apart.
 struct Numbers {
   const void* data = nullptr;
   NumberType type = NumberType::kFloat32;

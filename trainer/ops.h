@@ -3,11 +3,13 @@
 //   const Ops<float>& ops = GetOps<float>();
 //   ops.layer_norm(x, gamma, beta, out, mean, rstd, rows, width);
 //
-// Every operation exists for float and double; double is what the finite-difference tests use. Numbers have the type T, or, beside
-// float, may be bfloat16 where the comment has no other rule; sums are T's all the same.
-// Matrices are row-major, and dense unless a stride of Numbers says otherwise. "+=" in a comment means that the operation adds to its output.
-// Each function is deterministic: same input, same machine, same bits, for any number of threads, of which those of OpenMP are
-// used. Another instruction set may give other bits, because fused multiply-add rounds once where two instructions round twice.
+// Every operation exists for float and double; double is what the finite-difference tests use.
+// Numbers have the type T, or, beside float, may be bfloat16 where the comment has no other rule;
+// sums are T's all the same. Matrices are row-major, and dense unless a stride of Numbers says
+// otherwise. "+=" in a comment means that the operation adds to its output. Each function is
+// deterministic: same input, same machine, same bits, for any number of threads, of which those of
+// OpenMP are used. Another instruction set may give other bits, because fused multiply-add rounds
+// once where two instructions round twice.
 //
 // Thread-safety: all functions are pure apart from their outputs.
 #ifndef WEFT_TRAINER_OPS_H_
@@ -22,8 +24,9 @@
 
 namespace weft::trainer {
 
-// Sizes of one attention call. Heads of queries that follow each other share one of keys and values: qkv is [batch, seq, kv_heads,
-// heads / kv_heads queries, key, value; head_dim]. Where each head has its own that is [batch, seq, heads, 3, head_dim].
+// Sizes of one attention call. Heads of queries that follow each other share one of keys and
+// values: qkv is [batch, seq, kv_heads, heads / kv_heads queries, key, value; head_dim]. Where each
+// head has its own that is [batch, seq, heads, 3, head_dim].
 struct AttentionShape {
   size_t batch = 0;
   size_t seq = 0;
@@ -36,7 +39,8 @@ template <typename T>
 struct Ops {
   // y[i] = exp(x[i]), about 1e-7 (1e-15) relative.
   void (*exp)(const T* x, T* y, size_t count);
-  // out[b, t] = wte[tokens[b, t]] + wpe[t]; both tables have the same type. Without wpe.data, or dwpe, there are no positions.
+  // out[b, t] = wte[tokens[b, t]] + wpe[t]; both tables have the same type. Without wpe.data, or
+  // dwpe, there are no positions.
   void (*embed)(const Token* tokens, Numbers wte, Numbers wpe, T* out, size_t batch, size_t seq,
                 size_t width);
   // dwte += , dwpe +=
@@ -48,20 +52,22 @@ struct Ops {
   // dx += , dgamma += , dbeta +=
   void (*layer_norm_backward)(const T* dout, const T* x, const T* gamma, const T* mean,
                               const T* rstd, T* dx, T* dgamma, T* dbeta, size_t rows, size_t width);
-  // out = x * rstd * gamma, where rstd = 1 / sqrt(mean(x^2) + epsilon) of each row is saved for the way back.
+  // out = x * rstd * gamma, where rstd = 1 / sqrt(mean(x^2) + epsilon) of each row is saved for the
+  // way back.
   void (*rms_norm)(const T* x, const T* gamma, double epsilon, MutableNumbers out, T* rstd,
                    size_t rows, size_t width);
   // dx += , dgamma +=
   void (*rms_norm_backward)(const T* dout, const T* x, const T* gamma, const T* rstd, T* dx,
                             T* dgamma, size_t rows, size_t width);
-  // Turns each query and key of qkv by its position: numbers i and head_dim / 2 + i are a point of the plane, turned by the angle that
-  // table has at [position, i], as cosine and sine: [seq, 2, head_dim / 2]. `back`: the other way round, which is the way back for
-  // gradients. head_dim is even.
+  // Turns each query and key of qkv by its position: numbers i and head_dim / 2 + i are a point of
+  // the plane, turned by the angle that table has at [position, i], as cosine and sine: [seq, 2,
+  // head_dim / 2]. `back`: the other way round, which is the way back for gradients. head_dim is
+  // even.
   void (*rotate)(MutableNumbers qkv, const T* table, const AttentionShape& shape, bool back);
   // Causal attention; out is [batch, seq, heads, head_dim], lse [batch, heads, seq] keeps the
-  // logarithm of each row's softmax sum, all that the way back needs. qkv and out have one type: of 16 bits, scores and
-  // probabilities are rounded to it before they are multiplied. The mask is that of the probabilities, [batch, heads, seq] rows of
-  // seq columns.
+  // logarithm of each row's softmax sum, all that the way back needs. qkv and out have one type: of
+  // 16 bits, scores and probabilities are rounded to it before they are multiplied. The mask is
+  // that of the probabilities, [batch, heads, seq] rows of seq columns.
   void (*attention)(Numbers qkv, MutableNumbers out, T* lse, const AttentionShape& shape,
                     const DropoutMask& mask);
   // dqkv = (overwritten); all have the type of qkv.
@@ -70,7 +76,8 @@ struct Ops {
                              const DropoutMask& mask);
   // GELU in its tanh form; x and out have one type, and out may be x.
   void (*gelu)(Numbers x, MutableNumbers out, size_t rows, size_t columns);
-  // dx = dout * gelu'(x), all of one type; dx may be dout. sums[j] += the sum over i of dx[i, j], before it is rounded.
+  // dx = dout * gelu'(x), all of one type; dx may be dout. sums[j] += the sum over i of dx[i, j],
+  // before it is rounded.
   void (*gelu_backward)(Numbers x, Numbers dout, MutableNumbers dx, T* sums, size_t rows,
                         size_t columns);
   // out = gate * sigmoid(gate) * up; all have one type, and out may be one of the others.
@@ -86,9 +93,10 @@ struct Ops {
   void (*column_sum)(Numbers x, T* sums, size_t rows, size_t columns);
   // out = x in the type of out; sums[j] += sum over i of x[i, j], unless sums is null.
   void (*narrow)(const T* x, MutableNumbers out, T* sums, size_t rows, size_t columns);
-  // Returns the sum over rows of -log softmax(logits)[target]. With grad_scale != 0 the logits of a row are
-  // replaced by grad_scale * (softmax - onehot) in the type `gradient`, from the row's beginning on. Rows begin `stride` numbers of T
-  // apart; what stands from `columns` on takes no part, and becomes 0 in a gradient.
+  // Returns the sum over rows of -log softmax(logits)[target]. With grad_scale != 0 the logits of a
+  // row are replaced by grad_scale * (softmax - onehot) in the type `gradient`, from the row's
+  // beginning on. Rows begin `stride` numbers of T apart; what stands from `columns` on takes no
+  // part, and becomes 0 in a gradient.
   double (*cross_entropy)(T* logits, const Token* targets, double grad_scale, NumberType gradient,
                           size_t rows, size_t columns, size_t stride);
   // c[m, n] (+)= a[m, k] b[k, n], where a[i, p] stands at a[i * a_row + p * a_column].

@@ -24,7 +24,8 @@ inline void ForRows(size_t rows, size_t columns, const Body& body) {
     body(row);
 }
 
-// Calls body(first, count) for ranges of columns that are a thread's own: sums over rows come out the same for any number of threads.
+// Calls body(first, count) for ranges of columns that are a thread's own: sums over rows come out
+// the same for any number of threads.
 template <typename T, typename Body>
 inline void ForColumns(size_t rows, size_t columns, const Body& body) {
   const size_t vectors = (columns + kLanes<T> - 1) / kLanes<T>;
@@ -254,6 +255,7 @@ constexpr size_t kRowsAtOnce = 4;
 
 // Some columns' dgamma and dbeta, added in the order of the rows.
 template <typename T>
+// NOLINTNEXTLINE(readability-function-size): of Ops<T>::layer_norm_backward
 inline void NormColumnsBackward(const T* dout, const T* x, const T* mean, const T* rstd, T* dgamma,
                                 T* dbeta, size_t rows, size_t width, size_t count) {
   for (size_t first = 0; first < rows; first += kRowsAtOnce) {
@@ -272,6 +274,7 @@ inline void NormColumnsBackward(const T* dout, const T* x, const T* mean, const 
 }
 
 template <typename T>
+// NOLINTNEXTLINE(readability-function-size): of Ops<T>
 void LayerNormBackward(const T* dout, const T* x, const T* gamma, const T* mean, const T* rstd,
                        T* dx, T* dgamma, T* dbeta, size_t rows, size_t width) {
   ForColumns<T>(rows, width, [&](size_t first, size_t count) {
@@ -288,7 +291,8 @@ void LayerNormBackward(const T* dout, const T* x, const T* gamma, const T* mean,
 template <typename E, typename T>
 constexpr int kExpDegree = sizeof(E) == sizeof(Bf16) ? 5 : Bits<T>::kDegree;
 
-// gelu(x) = x * sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3): the tanh form without a tanh. E: what comes of it is rounded to.
+// gelu(x) = x * sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3): the tanh form without a tanh. E:
+// what comes of it is rounded to.
 template <typename E, typename T>
 inline __attribute__((always_inline)) Vec<T> GeluSigmoid(Vec<T> x) {
   constexpr T kA = T(2 * 0.79788456080286535588);
@@ -422,7 +426,8 @@ inline T ExpSum(const T* x, T* y, T scale, T shift, size_t count) {
   return SumLanes<T>(sum) + rest;
 }
 
-// Scaled probabilities of a row become its gradient, which may have fewer bits: it goes to the row's beginning.
+// Scaled probabilities of a row become its gradient, which may have fewer bits: it goes to the
+// row's beginning.
 template <typename T, typename Out>
 inline void GradientRow(const T* p, Out* out, Token target, T factor, T grad_scale, size_t columns,
                         size_t stride) {
@@ -486,9 +491,11 @@ void ToFp16(const T* x, uint16_t* y, size_t count) {
       const uint32_t bits = BitsOf(float(x[i]));
       const uint32_t magnitude = bits & 0x7fffffffu;
       const uint32_t sign = (bits >> 16) & 0x8000u;
-      // Normal: the exponent is moved by 112, and what is dropped rounds to even. It may carry into infinity.
+      // Normal: the exponent is moved by 112, and what is dropped rounds to even. It may carry into
+      // infinity.
       const uint32_t normal = (magnitude - (112u << 23) + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
-      // Denormal: adding 0.5 leaves the multiples of 2^-24 in the lowest bits, rounded by the addition.
+      // Denormal: adding 0.5 leaves the multiples of 2^-24 in the lowest bits, rounded by the
+      // addition.
       const uint32_t denormal = BitsOf(FloatOfBits(magnitude) + 0.5f) - 0x3f000000u;
       uint32_t half = magnitude < 0x38800000u ? denormal : normal;
       if (magnitude >= 0x47800000u) half = 0x7c00u;

@@ -1,4 +1,5 @@
-// What the table of options (option_table.cc) is given to: one sink adds each option to a command line, the other collects what it is.
+// What the table of options (option_table.cc) is given to: one sink adds each option to a command
+// line, the other collects what it is.
 //
 //   CommandLine sink(app);
 //   sink.Count({"steps", Scope::kRanks, "optimizer steps"}, config.steps, 1, kStepsMax);

@@ -1,4 +1,5 @@
-// The table is ListOptions. Whoever wants something of all options gives it a sink with a function for each kind of value.
+// The table is ListOptions. Whoever wants something of all options gives it a sink with a function
+// for each kind of value.
 #include "trainer/option_table.h"
 
 #include <cstdint>
@@ -15,7 +16,8 @@
 namespace weft::trainer {
 namespace {
 
-// The model. That of a name comes first, whatever the order of the words: options of its shape change it.
+// The model. That of a name comes first, whatever the order of the words: options of its shape
+// change it.
 template <typename Sink>
 void ListModel(Sink& sink, ProgramConfig& config) {
   ModelConfig& model = config.train.model;

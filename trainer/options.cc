@@ -107,8 +107,8 @@ void TakeKeys(const std::vector<std::string>& words, ConfigFile& file) {
   }
 }
 
-// Whatever stands on the command line has the last word, so it is read twice: first for help, the file and keys. Returns the text of
-// --help or --version.
+// Whatever stands on the command line has the last word, so it is read twice: first for help, the
+// file and keys. Returns the text of --help or --version.
 std::string ParseAll(int argc, char** argv, ProgramConfig& config, bool& dry, bool& keys) {
   ProgramConfig seen = config;
   CLI::App first{

@@ -1,11 +1,13 @@
-// Where a run begins: at its first step, after a step that this run or another one has saved (--resume, or a job that is started again), or
-// with the values of something that was saved (--init).
+// Where a run begins: at its first step, after a step that this run or another one has saved
+// (--resume, or a job that is started again), or with the values of something that was saved
+// (--init).
 //
 //   const Origin origin(config, resolved, group, "runs/x/checkpoints", /*own=*/false);
 //   const std::optional<Resumed> resumed = origin.Resume(trainer, &checkpoints);
 //   if (!resumed) values = origin.TakeValues(trainer, checkpoints.get());
 //
-// Making checkpoints, Resume and TakeValues are collective over the ranks of the group. All throw BadInput. Thread-safety: belongs to one thread.
+// Making checkpoints, Resume and TakeValues are collective over the ranks of the group. All throw
+// BadInput. Thread-safety: belongs to one thread.
 #ifndef WEFT_TRAINER_ORIGIN_H_
 #define WEFT_TRAINER_ORIGIN_H_
 
@@ -26,8 +28,8 @@ namespace weft::trainer {
 
 class Origin {
  public:
-  // `checkpoints`: the directory of this run's; `own`: this job has saved there, and goes on from that whatever it began with. config and group
-  // are borrowed.
+  // `checkpoints`: the directory of this run's; `own`: this job has saved there, and goes on from
+  // that whatever it began with. config and group are borrowed.
   Origin(const ProgramConfig& config, ResolvedConfig resolved, weft_group_t group,
          std::string checkpoints, bool own);
 
@@ -36,15 +38,17 @@ class Origin {
   // Of its best state, beside these.
   std::unique_ptr<Checkpoints> MakeBest(const Trainer& trainer) const;
 
-  // Loads what the run goes on from; nothing if it begins anew. *checkpoints: this run's, if it saves.
+  // Loads what the run goes on from; nothing if it begins anew. *checkpoints: this run's, if it
+  // saves.
   std::optional<Resumed> Resume(const Trainer& trainer,
                                 std::unique_ptr<Checkpoints>* checkpoints) const;
 
-  // Loads the values of --init, if it is given. `checkpoints`: this run's, nullptr if it does not save.
+  // Loads the values of --init, if it is given. `checkpoints`: this run's, nullptr if it does not
+  // save.
   std::optional<InitialValues> TakeValues(Trainer& trainer, Checkpoints* checkpoints) const;
 
-  // On rank 0 of a run that has resumed: the steps that the other run has made are shown as this one's, which is written in `directory`. Throws
-  // NotWritten.
+  // On rank 0 of a run that has resumed: the steps that the other run has made are shown as this
+  // one's, which is written in `directory`. Throws NotWritten.
   void TakeMetricsAlong(const std::string& directory) const;
 
  private:

@@ -1,6 +1,7 @@
-// The output head and the loss: logits, cross-entropy and their gradients in tiles of rows, so that logits of all tokens are never
-// in memory at once. A tile's gradients are taken while its logits are in the cache (as in Liger-Kernel's fused linear cross-entropy,
-// Hsu et al. 2024). Tiles of rows read and add to the gradient of the whole matrix once each, which costs less than the second
+// The output head and the loss: logits, cross-entropy and their gradients in tiles of rows, so that
+// logits of all tokens are never in memory at once. A tile's gradients are taken while its logits
+// are in the cache (as in Liger-Kernel's fused linear cross-entropy, Hsu et al. 2024). Tiles of
+// rows read and add to the gradient of the whole matrix once each, which costs less than the second
 // product that tiles of the vocabulary need; docs/perf/trainer.md has the sketch.
 //
 //   OutputHead<float> head(config, batch, matmul);
@@ -32,9 +33,11 @@ class OutputHead {
 
   // Of one row of `hidden`; valid until the next call. [padded_vocabulary]
   const T* Logits(Numbers weight, Numbers hidden);
-  // The sum of -log p(target) over the rows. weight is [padded_vocabulary, width], hidden [rows, width].
+  // The sum of -log p(target) over the rows. weight is [padded_vocabulary, width], hidden [rows,
+  // width].
   double Loss(Numbers weight, Numbers hidden, const Token* targets, size_t rows);
-  // As Loss; a token's loss has the weight `scale` in the gradients. weight_gradient is added to, hidden_gradient overwritten.
+  // As Loss; a token's loss has the weight `scale` in the gradients. weight_gradient is added to,
+  // hidden_gradient overwritten.
   double Backward(Numbers weight, Numbers hidden, const Token* targets, size_t rows, double scale,
                   T* weight_gradient, T* hidden_gradient);
 

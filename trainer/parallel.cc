@@ -1,6 +1,6 @@
-// The trainer knows weft through its public headers alone, to show that they suffice, and only here. Where a param lies is
-// asked for at each use (ViewOf), because it may be another place each time. weft's results become exceptions here, as the
-// rest of the trainer has them.
+// The trainer knows weft through its public headers alone, to show that they suffice, and only
+// here. Where a param lies is asked for at each use (ViewOf), because it may be another place each
+// time. weft's results become exceptions here, as the rest of the trainer has them.
 #include "trainer/parallel.h"
 
 #include <algorithm>

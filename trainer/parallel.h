@@ -1,5 +1,5 @@
-// Training over the ranks of a group through weft's public headers: the one file of the trainer that
-// knows weft.
+// Training over the ranks of a group through weft's public headers: the one file of the trainer
+// that knows weft.
 //
 //   DataParallel parallel(group, units, config);
 //   parallel.Load(unit, param, values);      // for all of them; values of rank 0
@@ -12,10 +12,10 @@
 //   parallel.Update(learning_rate, grad_clip);
 //   parallel.EndStep();
 //
-// Parameters, gradients and the state of AdamW live in a weft shard context, cut between the ranks as
-// the strategy says. As UnitHooks it tells the context when a unit is used and when a gradient is
-// complete, so that gathering and reducing overlap computing, and tells the model where the unit is.
-// Calls that fail throw WeftFailure with weft's sentence.
+// Parameters, gradients and the state of AdamW live in a weft shard context, cut between the ranks
+// as the strategy says. As UnitHooks it tells the context when a unit is used and when a gradient
+// is complete, so that gathering and reducing overlap computing, and tells the model where the unit
+// is. Calls that fail throw WeftFailure with weft's sentence.
 //
 // The group is borrowed and must outlive the object. Thread-safety: belongs to one thread.
 #ifndef WEFT_TRAINER_PARALLEL_H_
@@ -77,12 +77,14 @@ class DataParallel : public UnitHooks<float> {
   // What the last Finish found.
   const weft_shard_step_result_t& step_result() const { return step_result_; }
 
-  // Gives a parameter the values that rank 0 passes, rounded to its type; NULL is fine on the others. Collective.
+  // Gives a parameter the values that rank 0 passes, rounded to its type; NULL is fine on the
+  // others. Collective.
   void Load(size_t unit, size_t param, const float* values);
   // The whole parameter. Collective.
   std::vector<float> Read(size_t unit, size_t param);
-  // Weights, moments and counts of what a rank has, also after a failure: then those after the last update. False if an
-  // update was left half done. Only of strategies that shard nothing: then every rank has all, and the same. Local.
+  // Weights, moments and counts of what a rank has, also after a failure: then those after the last
+  // update. False if an update was left half done. Only of strategies that shard nothing: then
+  // every rank has all, and the same. Local.
   bool ReadState(std::vector<std::byte>& values, weft_shard_state_scalars_t& scalars);
   // Goes on from them; all ranks pass the same. Collective.
   void WriteState(const std::vector<std::byte>& values, const weft_shard_state_scalars_t& scalars);
@@ -99,7 +101,8 @@ class DataParallel : public UnitHooks<float> {
   // All ranks get what rank 0 passes, between steps. Collective.
   void HearFirst(void* values, size_t bytes);
 
-  // What every rank keeps, and the times of its steps since the last call, between steps. Collective.
+  // What every rank keeps, and the times of its steps since the last call, between steps.
+  // Collective.
   RankReports Report() const;
   // Throws if another rank passes the same bytes, before or between micro-batches. Collective.
   void CheckSamples(const void* samples, size_t bytes);
@@ -113,8 +116,8 @@ class DataParallel : public UnitHooks<float> {
   StepWaits Finish();
   // Clips the reduced gradients to the global norm `clip` unless that is 0, and updates the
   // parameters; weight decay is on where ParamSpec says so. `skipped` in the result: a gradient was
-  // infinite or not a number, and nothing was updated. `requests`: bits of this rank's; the result has those of all ranks.
-  // `norm`: of GradientNorm, or nullptr.
+  // infinite or not a number, and nothing was updated. `requests`: bits of this rank's; the result
+  // has those of all ranks. `norm`: of GradientNorm, or nullptr.
   weft_shard_update_result_t Update(double learning_rate, double clip, uint64_t requests,
                                     const weft_shard_norm_t* norm = nullptr);
   // Between Finish and Update. Collective.

@@ -1,4 +1,5 @@
-// How a run is told to the shard context: the mesh of its ranks, units and params, the optimizer, and in which order units are used.
+// How a run is told to the shard context: the mesh of its ranks, units and params, the optimizer,
+// and in which order units are used.
 #include "weft/shard_param_groups.h"
 
 #include "trainer/optimizer_setup.h"

@@ -1,4 +1,5 @@
-// The state of training that a rank has in memory, read and written as one run of bytes: how an elastic run goes on without a file.
+// The state of training that a rank has in memory, read and written as one run of bytes: how an
+// elastic run goes on without a file.
 #include "trainer/failure.h"
 #include "trainer/parallel.h"
 

@@ -1,5 +1,5 @@
-// The second half of a block: a norm, a perceptron, and its sum with the residual stream. GPT-2's is wide and has GELU; Llama's has a
-// gate (SwiGLU, Shazeer 2020).
+// The second half of a block: a norm, a perceptron, and its sum with the residual stream. GPT-2's
+// is wide and has GELU; Llama's has a gate (SwiGLU, Shazeer 2020).
 //
 //   const std::unique_ptr<Perceptron<float>> perceptron = MakePerceptron<float>(config, matmul);
 //   perceptron->Forward(use);        // use.kept.middle to use.out()

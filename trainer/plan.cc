@@ -1,5 +1,6 @@
-// A plan is made on a mesh that does not exist, so its own memory does not grow with the model. The ranks compare it with what their
-// machines have free, because no operating system refuses memory in time: it ends processes when there is none left.
+// A plan is made on a mesh that does not exist, so its own memory does not grow with the model. The
+// ranks compare it with what their machines have free, because no operating system refuses memory
+// in time: it ends processes when there is none left.
 #include "trainer/plan.h"
 
 #include <algorithm>

@@ -1,5 +1,6 @@
-// What is shown is for the eye: loss and rate are running averages, so that one step does not make them jump; metrics.jsonl has
-// every step. A loss that is not finite stays out of the average, where it would remain for ever.
+// What is shown is for the eye: loss and rate are running averages, so that one step does not make
+// them jump; metrics.jsonl has every step. A loss that is not finite stays out of the average,
+// where it would remain for ever.
 #include "trainer/progress.h"
 
 #include <algorithm>
@@ -18,7 +19,8 @@ constexpr double kLineSeconds = 5;      // between plain lines
 constexpr double kRedrawSeconds = 0.1;  // between redraws
 constexpr double kKeep = 0.95;          // of the running averages
 
-// Whether a terminal shows it where it stands: no control character, no mark that changes the direction of what follows.
+// Whether a terminal shows it where it stands: no control character, no mark that changes the
+// direction of what follows.
 bool IsShown(uint32_t c) {
   if (c < 0xa0) return c == '\n' || c == '\t' || (c >= 0x20 && c < 0x7f);
   const bool turns = (c >= 0x200e && c <= 0x200f) || (c >= 0x202a && c <= 0x202e) ||
@@ -27,7 +29,8 @@ bool IsShown(uint32_t c) {
   return !turns && !separates && (c < 0xfdd0 || c > 0xfdef) && (c & 0xfffe) != 0xfffe;
 }
 
-// The bytes of the character that `text` begins with; 0: none of UTF-8, or one that is not to be shown.
+// The bytes of the character that `text` begins with; 0: none of UTF-8, or one that is not to be
+// shown.
 size_t ShownBytes(std::string_view text) {
   const auto byte = [&](size_t i) {
     return uint32_t(uint8_t(text[i]));

@@ -1,4 +1,5 @@
-// What each rank has done in the last steps, for rank 0 to report: the ranks tell each other now and then, and not in every step.
+// What each rank has done in the last steps, for rank 0 to report: the ranks tell each other now
+// and then, and not in every step.
 //
 //   RankFigures own;
 //   own.Add(record);                                               // after every step

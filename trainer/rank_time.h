@@ -1,10 +1,12 @@
-// How long how many ranks have been at a run since it was started, as ranks are lost and join: what it costs.
+// How long how many ranks have been at a run since it was started, as ranks are lost and join: what
+// it costs.
 //
 //   RankTime time(4, RankTime::Clock::now());
 //   time.Change(3, RankTime::Clock::now());                      // one was lost
 //   const double hours = time.RankSeconds(RankTime::Clock::now()) / 3600;
 //
-// Thread-safety: a value. It has times of this machine's clock; another machine gets it as TimeSent.
+// Thread-safety: a value. It has times of this machine's clock; another machine gets it as
+// TimeSent.
 #ifndef WEFT_TRAINER_RANK_TIME_H_
 #define WEFT_TRAINER_RANK_TIME_H_
 

@@ -6,7 +6,8 @@
 //   report.PrintEnd(config.train, curve, final_loss, sample, ranks, {{"report.md", text}});
 //   if (!report.Finish()) ...                  // something of it is not there
 //
-// Output that cannot be written, as on a full disk, does not end training: it is said once, and Finish knows it.
+// Output that cannot be written, as on a full disk, does not end training: it is said once, and
+// Finish knows it.
 //
 // Thread-safety: an object belongs to one thread.
 #ifndef WEFT_TRAINER_REPORT_H_
@@ -36,8 +37,8 @@ struct RunFile {
 
 class Report {
  public:
-  // Writes into `directory`. With go_on_after > 0 it goes on after that step from what another rank wrote there.
-  // `unit`: what losses are per, "byte" or "token".
+  // Writes into `directory`. With go_on_after > 0 it goes on after that step from what another rank
+  // wrote there. `unit`: what losses are per, "byte" or "token".
   Report(const ProgramConfig& config, const std::string& directory, size_t go_on_after,
          const char* unit);
 
@@ -70,8 +71,8 @@ class Report {
 
   void EndWork() { Print(progress_.EndWork()); }
 
-  // After a step that metrics.jsonl has no line of, because whoever wrote it died on the way: writes that line. Returns what else is
-  // missing, as a line, or "".
+  // After a step that metrics.jsonl has no line of, because whoever wrote it died on the way:
+  // writes that line. Returns what else is missing, as a line, or "".
   std::string FillUpTo(const StepRecord& last);
   // Writes trace.json, and says so.
   void WriteTrace(const std::string& text);

@@ -1,5 +1,6 @@
-// Rotary positions (Su et al. 2021, "RoFormer"): how queries and keys are turned before their product, which then goes by the distance of
-// two tokens. Numbers i and head_dim / 2 + i of a head are a point of the plane, as in transformers' Llama.
+// Rotary positions (Su et al. 2021, "RoFormer"): how queries and keys are turned before their
+// product, which then goes by the distance of two tokens. Numbers i and head_dim / 2 + i of a head
+// are a point of the plane, as in transformers' Llama.
 //
 //   const std::vector<float> table = RotationTable<float>(config);
 //   ops.rotate(qkv, table.data(), shape, /*back=*/false);

@@ -1,6 +1,7 @@
-// A rank may be lost in any collective call, also in a validation or while the others make themselves anew, so all of them stand in
-// one loop: whatever failed, it goes on from what has been done, not from where it was. A rank that has joined begins where the others go
-// on, with the same calls.
+// A rank may be lost in any collective call, also in a validation or while the others make
+// themselves anew, so all of them stand in one loop: whatever failed, it goes on from what has been
+// done, not from where it was. A rank that has joined begins where the others go on, with the same
+// calls.
 #include "trainer/run.h"
 
 #include <algorithm>
@@ -33,7 +34,8 @@ Run::Run(const ProgramConfig& config, weft_group_t group)
   Agree();
 }
 
-// A model of bytes, which nobody has asked for, takes the vocabulary of the tokens that it is to read.
+// A model of bytes, which nobody has asked for, takes the vocabulary of the tokens that it is to
+// read.
 void Run::TakeVocabulary() {
   size_t& vocabulary = config_.train.model.vocabulary;
   if (vocabulary == ModelConfig().vocabulary && data_.vocabulary() > vocabulary)
@@ -155,7 +157,8 @@ void Run::WriteTraceIfDue(size_t step) {
   if (report_ && any) report_->WriteTrace(ChromeTraceOf(ranks, ModelUnits(t.model)));
 }
 
-// As rank 0 knows it: a rank that has joined, or gone on from a checkpoint, has not seen all validations.
+// As rank 0 knows it: a rank that has joined, or gone on from a checkpoint, has not seen all
+// validations.
 void Run::SaveIfBest(StepRecord& record, double val_loss) {
   const std::string best = HearOfFirst(members_.group(), [&] {
     for (const CurvePoint& point : facts_.curve.validation) {

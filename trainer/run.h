@@ -1,16 +1,20 @@
-// One run of the program on this rank: data, training, the report; and with --elastic, going on when ranks are lost or join.
+// One run of the program on this rank: data, training, the report; and with --elastic, going on
+// when ranks are lost or join.
 //
 //   Run run(config, group);
 //   const int code = run.ToTheEnd();
 //
-// With --checkpoint-every it saves, and goes on from what was saved; with --init a new run begins with the values of another one. If a rank is asked to end (stop_signals.h), all stop after the same step
-// and save.
+// With --checkpoint-every it saves, and goes on from what was saved; with --init a new run begins
+// with the values of another one. If a rank is asked to end (stop_signals.h), all stop after the
+// same step and save.
 //
-// When a rank is lost the others make the group anew, agree on the state of the rank that is furthest, and go on with a trainer
-// on the new group. Between steps they take in who waits to join, in the same way. The batch of a step stays as large as it was, and is dealt
-// anew among the ranks there are.
+// When a rank is lost the others make the group anew, agree on the state of the rank that is
+// furthest, and go on with a trainer on the new group. Between steps they take in who waits to
+// join, in the same way. The batch of a step stays as large as it was, and is dealt anew among the
+// ranks there are.
 //
-// Every function is collective over the ranks of the group. Throws BadInput or RunFailure. Thread-safety: belongs to one thread.
+// Every function is collective over the ranks of the group. Throws BadInput or RunFailure.
+// Thread-safety: belongs to one thread.
 #ifndef WEFT_TRAINER_RUN_H_
 #define WEFT_TRAINER_RUN_H_
 
@@ -46,7 +50,8 @@ class Run {
   // The group is borrowed. If it has been made more than once, this rank has joined a run.
   Run(const ProgramConfig& config, weft_group_t group);
 
-  // 0, or what the program is to exit with: because it was asked to end, or because not all of the run could be written.
+  // 0, or what the program is to exit with: because it was asked to end, or because not all of the
+  // run could be written.
   int ToTheEnd();
 
  private:

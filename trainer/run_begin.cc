@@ -1,4 +1,5 @@
-// Everything before the first step: the folder, the plan, memory, where the run begins, and what rank 0 says of it.
+// Everything before the first step: the folder, the plan, memory, where the run begins, and what
+// rank 0 says of it.
 #ifdef _OPENMP
 #include <omp.h>
 #endif
@@ -16,7 +17,8 @@
 
 namespace weft::trainer {
 
-// Ranks that save, and any rank of an elastic run, have to know where rank 0 writes. Ranks that begin again have it already.
+// Ranks that save, and any rank of an elastic run, have to know where rank 0 writes. Ranks that
+// begin again have it already.
 void Run::ClaimFolder() {
   if (!facts_.directory.empty()) return;
   facts_.directory = HearOfFirst(members_.group(), [this] {

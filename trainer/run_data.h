@@ -5,7 +5,8 @@
 //   Trainer trainer(config.train, data.text(), group);
 //   fmt::print("{}", data.Decode(trainer.Generate(prompt, 400, 0.8, 40)));
 //
-// Throws BadInput with one sentence. Thread-safety: constant after construction, but for CheckVocabulary.
+// Throws BadInput with one sentence. Thread-safety: constant after construction, but for
+// CheckVocabulary.
 #ifndef WEFT_TRAINER_RUN_DATA_H_
 #define WEFT_TRAINER_RUN_DATA_H_
 
@@ -53,7 +54,8 @@ class RunData {
   // Which data it is: sizes and a digest, of a sample where there are files of tokens.
   std::string Identity() const;
 
-  // How many bytes of text tokens are; nothing where no tokenizer is known. The mark between documents is none.
+  // How many bytes of text tokens are; nothing where no tokenizer is known. The mark between
+  // documents is none.
   std::optional<size_t> BytesOf(std::span<const Token> tokens) const;
 
   // Text of tokens; their numbers where no tokenizer is known.

@@ -1,4 +1,5 @@
-// How a run ends: at its last step with a validation, a sample and a report, or because it was asked to.
+// How a run ends: at its last step with a validation, a sample and a report, or because it was
+// asked to.
 #include <cmath>
 #include <filesystem>
 
@@ -11,8 +12,8 @@
 
 namespace weft::trainer {
 
-// A stop code says that what was done is saved, and 0 that all of the run is there: neither is said of a run that has not written
-// everything, on any rank.
+// A stop code says that what was done is saved, and 0 that all of the run is there: neither is said
+// of a run that has not written everything, on any rank.
 int Run::Close() {
   if (checkpoints_ != nullptr && last_.step > 0)
     checkpoints_->Save(last_, trainer_->PlaceOf(last_.step));

@@ -1,5 +1,6 @@
-// What the ranks of an elastic run know beside weights and optimizer state, so that any of them may become rank 0: how the run began, what it
-// trains, where it is written, and what has been reported.
+// What the ranks of an elastic run know beside weights and optimizer state, so that any of them may
+// become rank 0: how the run began, what it trains, where it is written, and what has been
+// reported.
 //
 //   RunFacts facts = {.size_at_first = size};
 //   ShareFacts(group, facts);                 // after the group has changed: newcomers know nothing yet
@@ -32,8 +33,8 @@ struct RunFacts {
   Curve curve;
 };
 
-// Gives ranks that know nothing the facts of the lowest rank that does. Throws RunFailure if none does: all that had the weights are
-// gone. Collective.
+// Gives ranks that know nothing the facts of the lowest rank that does. Throws RunFailure if none
+// does: all that had the weights are gone. Collective.
 void ShareFacts(weft_group_t group, RunFacts& facts);
 
 }  // namespace weft::trainer

@@ -1,5 +1,5 @@
-// What an elastic run does when ranks are lost or join: those that are there agree on a state, and go on from it with a trainer on
-// the group that they have now.
+// What an elastic run does when ranks are lost or join: those that are there agree on a state, and
+// go on from it with a trainer on the group that they have now.
 #include <algorithm>
 
 #include <fmt/core.h>
@@ -76,7 +76,8 @@ void Run::GoOn(const std::string& change) {
   if (state_.steps_done > reported) EndStep(state_.last);
 }
 
-// "rank 2 (pid 4711) was lost at step 41; 3 ranks go on from step 41 with the weights of step 40, 6 sequences a step, 2 on each rank".
+// "rank 2 (pid 4711) was lost at step 41; 3 ranks go on from step 41 with the weights of step 40, 6
+// sequences a step, 2 on each rank".
 void Run::SayWhoGoesOn(const std::string& change) {
   report_->Say(
       fmt::format("{} at step {}; {} on from step {} with the weights of step {}, "

@@ -1,4 +1,5 @@
-// The options of a run that are not about its numbers; the part of the table (option_table.cc) that grows.
+// The options of a run that are not about its numbers; the part of the table (option_table.cc) that
+// grows.
 #ifndef WEFT_TRAINER_RUNNING_OPTIONS_H_
 #define WEFT_TRAINER_RUNNING_OPTIONS_H_
 

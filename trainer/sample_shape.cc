@@ -1,5 +1,6 @@
-// What costs accuracy is given up last: first layers above two, since a line through two counts of layers tells the rest, then sequences
-// of a micro-batch, then the second layer, and positions of a sequence at the end.
+// What costs accuracy is given up last: first layers above two, since a line through two counts of
+// layers tells the rest, then sequences of a micro-batch, then the second layer, and positions of a
+// sequence at the end.
 #include "trainer/sample_shape.h"
 
 #include <algorithm>
@@ -13,12 +14,12 @@ constexpr size_t kRanksMost = 8;
 constexpr size_t kFewestPositions = 64;
 // Of a step of each model, one after the other: there is a warm-up, and two rounds at least.
 constexpr double kRoundSeconds = 1.1;
-// A step's time over that of its products alone, and the bytes per second of an update and its exchange. For choosing only: what is
-// predicted is measured.
+// A step's time over that of its products alone, and the bytes per second of an update and its
+// exchange. For choosing only: what is predicted is measured.
 constexpr double kBesideProducts = 1.4;
 constexpr double kUpdateBytesPerS = 4e9;
-// Of all ranks. Two layers of a wide model take more; they are tried out all the same if they leave most of what is free, and if values
-// for them can be drawn within the time.
+// Of all ranks. Two layers of a wide model take more; they are tried out all the same if they leave
+// most of what is free, and if values for them can be drawn within the time.
 constexpr double kUsualBytes = 256e6;
 constexpr double kMostBytes = 3e9;
 constexpr double kFreePart = 0.25;

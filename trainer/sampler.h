@@ -6,9 +6,9 @@
 //   SamplePlace next = sampler.PlaceOf(step);  // for a run that goes on from there, with whatever batch
 //   sampler.StartAt(step, next);
 //
-// The global batch of a step depends on the seed and the step, not on the number of ranks, which take
-// successive slots of it (ShareOf). Windows of one epoch do not overlap and none is
-// used twice; each epoch starts the grid elsewhere and uses another order (permutation.h), which is
+// The global batch of a step depends on the seed and the step, not on the number of ranks, which
+// take successive slots of it (ShareOf). Windows of one epoch do not overlap and none is used
+// twice; each epoch starts the grid elsewhere and uses another order (permutation.h), which is
 // computed and not kept: a text of any size takes no memory here.
 //
 // Thread-safety: between calls of StartAt any number of threads may ask.
@@ -33,8 +33,9 @@ struct Share {
   size_t count = 0;
 };
 
-// The part of a batch that piece `index` of `pieces` gets: all together are the batch, and none has more than one slot more than another. Of n
-// ranks with m micro-batches each, micro-batch k of rank r is piece r * m + k.
+// The part of a batch that piece `index` of `pieces` gets: all together are the batch, and none has
+// more than one slot more than another. Of n ranks with m micro-batches each, micro-batch k of rank
+// r is piece r * m + k.
 Share ShareOf(size_t batch, size_t pieces, size_t index);
 
 class WindowSampler {
@@ -42,7 +43,8 @@ class WindowSampler {
   // Throws BadInput when a batch is empty, or the text has fewer windows than one.
   WindowSampler(size_t text_tokens, size_t seq, size_t global_batch, uint64_t seed);
 
-  // `step` begins at `place`, and later ones follow it; by default step 0 at the beginning. A place beyond the epoch's windows begins the next one.
+  // `step` begins at `place`, and later ones follow it; by default step 0 at the beginning. A place
+  // beyond the epoch's windows begins the next one.
   void StartAt(size_t step, const SamplePlace& place);
 
   // Of a step from the first on.

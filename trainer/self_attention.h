@@ -1,5 +1,6 @@
-// The first half of a block: a norm, queries, keys and values, attention, and a projection that is added to the residual stream.
-// Llama turns queries and keys by their positions (rotation.h); in GPT-2 the token's position is in the residual stream.
+// The first half of a block: a norm, queries, keys and values, attention, and a projection that is
+// added to the residual stream. Llama turns queries and keys by their positions (rotation.h); in
+// GPT-2 the token's position is in the residual stream.
 //
 //   const SelfAttention<float> attention(config, matmul);
 //   attention.Forward(use);        // use.in() to use.kept.middle

@@ -1,4 +1,5 @@
-// Where the time of a step goes on one rank: a clock that is read when a part of the step ends, some five times for each micro-batch.
+// Where the time of a step goes on one rank: a clock that is read when a part of the step ends,
+// some five times for each micro-batch.
 //
 //   StepPhases phases;
 //   phases.Begin();
@@ -9,8 +10,9 @@
 //   phases.Move(Phase::kForward, Phase::kGather, waited_s);        // a part of forward was waiting
 //   record.phases = phases.seconds();
 //
-// Every moment of a step belongs to one phase, so that they add up to it. The output head computes loss and gradients in one sweep, which
-// counts as backward. Thread-safety: an object belongs to one thread.
+// Every moment of a step belongs to one phase, so that they add up to it. The output head computes
+// loss and gradients in one sweep, which counts as backward. Thread-safety: an object belongs to
+// one thread.
 #ifndef WEFT_TRAINER_STEP_PHASES_H_
 #define WEFT_TRAINER_STEP_PHASES_H_
 

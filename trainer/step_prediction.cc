@@ -11,8 +11,9 @@ namespace {
 // Forward's part of forward and backward: a third of the products, and about as much of the rest.
 constexpr double kForwardPart = 1.0 / 3;
 
-// A token alone, which reads all weights, takes as long as so many of a window, which read them together, and is computed once more with
-// others when the window begins anew. decode_bench: 18 of GPT-2 124M, 13 of the byte model of 85M, 7 of 1M, whose weights stay in the cache.
+// A token alone, which reads all weights, takes as long as so many of a window, which read them
+// together, and is computed once more with others when the window begins anew. decode_bench: 18 of
+// GPT-2 124M, 13 of the byte model of 85M, 7 of 1M, whose weights stay in the cache.
 constexpr double kTokensLikeOneAlone = 17;
 
 // Noise may make the line through two of them fall, which a step does not.
@@ -39,7 +40,8 @@ double MicroBatchFlops(const ModelConfig& model, size_t sequences) {
   return double(sequences * model.seq) * FlopsPerToken(model);
 }
 
-// A step of the ranks that were tried out with one micro-batch of the sample's size, but all layers.
+// A step of the ranks that were tried out with one micro-batch of the sample's size, but all
+// layers.
 StepTime AllLayers(const TrainConfig& config, const StepSample& sample) {
   const SampleShape& shape = sample.shape;
   const size_t layers = config.model.layers;

@@ -25,8 +25,8 @@ void StepTrace::BeginStep(size_t step) {
   step_begin_ns_ = on_ ? NowNs() : 0;
 }
 
-// weft tells how long reductions were under way, and for which part of that the rank waited. If it waited, they ended with the wait; else
-// they began, about, with the first gradient.
+// weft tells how long reductions were under way, and for which part of that the rank waited. If it
+// waited, they ended with the wait; else they began, about, with the first gradient.
 void StepTrace::EndStep(const weft_shard_step_result_t& result) {
   if (!on_) return;
   const int64_t now = NowNs();

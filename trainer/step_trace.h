@@ -1,4 +1,5 @@
-// What a rank does when, in chosen steps: each use of a unit, each wait, each phase, with the clock read at both ends.
+// What a rank does when, in chosen steps: each use of a unit, each wait, each phase, with the clock
+// read at both ends.
 //
 //   StepTrace trace(parallel, 10, 12);                       // steps 10 to 12; between the model and what it asks for its units
 //   Model<float> model(config, batch, matmul, trace);

@@ -1,6 +1,7 @@
-// The same bits must come out in every run and with every strategy, so nothing here depends on time, and every rank makes the
-// same calls, also one that has no windows left in Evaluate(). The loss is summed before the update, because the update leaves
-// gathers of params under way, which the sum would wait behind.
+// The same bits must come out in every run and with every strategy, so nothing here depends on
+// time, and every rank makes the same calls, also one that has no windows left in Evaluate(). The
+// loss is summed before the update, because the update leaves gathers of params under way, which
+// the sum would wait behind.
 #include "trainer/train.h"
 
 #ifdef _OPENMP
@@ -108,7 +109,8 @@ StepRecord Trainer::Step(size_t index) {
 
 double Trainer::Compute(size_t index, double loss_scale) {
   const double tokens = double(config_.global_batch * config_.model.seq);
-  // Each token of the step counts alike, whichever rank has it: the context averages over ranks, however many tokens each of them has.
+  // Each token of the step counts alike, whichever rank has it: the context averages over ranks,
+  // however many tokens each of them has.
   const double scale = double(parallel_.size()) / tokens * loss_scale;
   double loss = 0;
   AnnounceStep(index + 1);

@@ -46,9 +46,11 @@ class Trainer {
   // The values of each parameter, of which rank 0 is asked.
   void LoadParams(
       const std::function<std::vector<float>(const ParamSpec& spec, size_t index)>& values);
-  // Instead of Begin: the values that another Trainer had, and its place in the text; see TrainState.
+  // Instead of Begin: the values that another Trainer had, and its place in the text; see
+  // TrainState.
   void GoOnFrom(const TrainState& state);
-  // Instead of Begin, when a checkpoint was loaded into parallel()'s context: after that step, and from that place in the text on. Local.
+  // Instead of Begin, when a checkpoint was loaded into parallel()'s context: after that step, and
+  // from that place in the text on. Local.
   void GoOnAfter(const StepRecord& last, const SamplePlace& next);
 
   // What any rank was asked for when Evaluate or Generate last looked.
@@ -61,11 +63,12 @@ class Trainer {
   TrainState TakeState();
   // Step `index`, from 0. A failure on this rank releases the others and is thrown on.
   StepRecord Step(size_t index);
-  // Mean loss in nats per token over windows of the validation text, ContextTokens of each not judged. Nothing if the ranks were asked to end
-  // meanwhile.
+  // Mean loss in nats per token over windows of the validation text, ContextTokens of each not
+  // judged. Nothing if the ranks were asked to end meanwhile.
   std::optional<double> Evaluate(const std::vector<size_t>& offsets);
-  // Continues `prompt`, of a token at least, by `count` tokens, drawn at `temperature` among the `top` likeliest of those below `below`; by
-  // fewer if the ranks are asked to end. Meanwhile the activations' memory is given back: what is kept of the text takes its place.
+  // Continues `prompt`, of a token at least, by `count` tokens, drawn at `temperature` among the
+  // `top` likeliest of those below `below`; by fewer if the ranks are asked to end. Meanwhile the
+  // activations' memory is given back: what is kept of the text takes its place.
   std::vector<Token> Generate(std::vector<Token> prompt, size_t count, double temperature,
                               size_t top, size_t below = SIZE_MAX);
 

@@ -1,4 +1,5 @@
-// What a rank needs to go on with training: how far it is, weights, optimizer state, and the record of the last step.
+// What a rank needs to go on with training: how far it is, weights, optimizer state, and the record
+// of the last step.
 //
 //   TrainState state = trainer.TakeState();       // also after a failure
 //   ... another Trainer, on a group of other ranks ...
@@ -35,8 +36,8 @@ struct StepRecord {
   bool skipped = false;  // nothing was updated: gradients were not finite, or
   bool outlier = false;  // the step stood out (outlier_guard.h)
   double update_s = 0;   // part of `seconds`; not in metrics.jsonl
-  // Of this rank. Up to kOptimizer they are `seconds`; a save comes after it. Of a step that another rank or an earlier start has
-  // made there are none.
+  // Of this rank. Up to kOptimizer they are `seconds`; a save comes after it. Of a step that
+  // another rank or an earlier start has made there are none.
   PhaseSeconds phases;
   size_t tokens = 0;       // of all ranks
   size_t rank_tokens = 0;  // of this one, 0 as of the phases
@@ -59,9 +60,10 @@ struct TrainState {
   std::vector<std::byte> values;  // of all params: value, main copy and moments, each of its type
 };
 
-// Gives all ranks the state of the one that is furthest, of several that of the lowest: a death may come when some have done a
-// step that others could not end. Leaves kNone if no rank has done a step. `state` is changed when all of it has come, so that it
-// can be had from a rank that another death has left. A rank that had made the last step, too, keeps what its record has of itself; the
+// Gives all ranks the state of the one that is furthest, of several that of the lowest: a death may
+// come when some have done a step that others could not end. Leaves kNone if no rank has done a
+// step. `state` is changed when all of it has come, so that it can be had from a rank that another
+// death has left. A rank that had made the last step, too, keeps what its record has of itself; the
 // others have nothing there. Throws RunFailure if no rank has a whole one. Collective.
 void AgreeOnState(weft_group_t group, TrainState& state);
 

@@ -1,8 +1,9 @@
 // Short vectors and exp on them, for the files that are compiled once per instruction set.
 //
-// Include it only from ops_isa.cc and decoder_isa.cc, for which WEFT_KERNEL_ISA is set (cmake/kernels.cmake).
-// Everything is in an anonymous namespace and nothing from the standard library is called: an inline
-// function compiled for AVX-512 must never be the copy that the linker keeps for all.
+// Include it only from ops_isa.cc and decoder_isa.cc, for which WEFT_KERNEL_ISA is set
+// (cmake/kernels.cmake). Everything is in an anonymous namespace and nothing from the standard
+// library is called: an inline function compiled for AVX-512 must never be the copy that the linker
+// keeps for all.
 #ifndef WEFT_TRAINER_VECTOR_MATH_H_
 #define WEFT_TRAINER_VECTOR_MATH_H_
 

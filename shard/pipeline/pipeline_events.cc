@@ -138,8 +138,8 @@ absl::StatusOr<std::vector<int>> PipelineEvents::InOrder() const {
       absl::StrCat("these wait for each other: ", DescribeCircle(waits)));
 }
 
-// `waits`: of each event, for how many it still waits. From one that waits to one it waits for, until
-// one is met again.
+// `waits`: of each event, for how many it still waits. From one that waits to one it waits for,
+// until one is met again.
 std::string PipelineEvents::DescribeCircle(const std::vector<int>& waits) const {
   const auto waiting = [&](int event) {
     return event != kNone && waits[static_cast<size_t>(event)] > 0;

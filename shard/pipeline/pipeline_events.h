@@ -1,11 +1,11 @@
 // What waits for what when a schedule is run: the graph behind the proof that nothing waits in a
 // circle, and behind the times of a simulation.
 //
-// An action ends after the one before it. A receive ends when its message has come, which is when it
-// was sent and the receive was posted: as if every send waited for its receive, the least that a
-// transport promises. A receive is posted when the action before the one that needs it begins. A send
-// begins when the last one to the same rank in the same direction has been taken. Whatever order
-// messages arrive in, they only delay each other along these edges.
+// An action ends after the one before it. A receive ends when its message has come, which is when
+// it was sent and the receive was posted: as if every send waited for its receive, the least that a
+// transport promises. A receive is posted when the action before the one that needs it begins. A
+// send begins when the last one to the same rank in the same direction has been taken. Whatever
+// order messages arrive in, they only delay each other along these edges.
 //
 // Thread-safety: immutable once made.
 #pragma once
@@ -39,8 +39,8 @@ class PipelineEvents {
   // What an event waits for; kNone: nothing.
   const std::array<int, 3>& Before(int event) const { return before_[static_cast<size_t>(event)]; }
 
-  // All events, each behind those it waits for. INVALID_ARGUMENT with ranks and actions if some wait
-  // in a circle.
+  // All events, each behind those it waits for. INVALID_ARGUMENT with ranks and actions if some
+  // wait in a circle.
   absl::StatusOr<std::vector<int>> InOrder() const;
 
  private:

@@ -22,8 +22,9 @@ inline constexpr size_t kPipelineTextBytesMax = 64 << 20;
 // One JSON document, a line for each rank's actions.
 std::string PipelineAsJson(const PipelineSchedule& schedule);
 
-// CORRUPT with a sentence if the text is too long, no JSON, of another format version, or lacks a member
-// or has one that is not of its type or out of range. Members that are not known are ignored.
+// CORRUPT with a sentence if the text is too long, no JSON, of another format version, or lacks a
+// member or has one that is not of its type or out of range. Members that are not known are
+// ignored.
 absl::StatusOr<PipelineSchedule> PipelineFromJson(std::string_view text);
 
 }  // namespace weft

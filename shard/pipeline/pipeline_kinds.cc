@@ -57,10 +57,10 @@ Actions OneForwardOneBackward(const PipelineShape& shape, int rank) {
       });
 }
 
-// As many micro-batches as there are ranks go through a chunk, then through the next. Before its first
-// backward a rank does what lets the last chunk of the last rank begin: all chunks but one of one
-// such group, and two for each rank behind it, since the last chunk's outputs and gradients pass both
-// ways.
+// As many micro-batches as there are ranks go through a chunk, then through the next. Before its
+// first backward a rank does what lets the last chunk of the last rank begin: all chunks but one of
+// one such group, and two for each rank behind it, since the last chunk's outputs and gradients
+// pass both ways.
 Actions Interleaved(const PipelineShape& shape, int rank) {
   const int group = shape.ranks * shape.chunks;
   const auto microbatch = [&](int k) {
@@ -80,8 +80,8 @@ Actions Interleaved(const PipelineShape& shape, int rank) {
       });
 }
 
-// Weights wait for as many micro-batches as there are ranks before this one, which is how many fewer
-// it keeps in flight: no rank keeps more than the first.
+// Weights wait for as many micro-batches as there are ranks before this one, which is how many
+// fewer it keeps in flight: no rank keeps more than the first.
 Actions ZeroBubbleH1(const PipelineShape& shape, int rank) {
   Actions actions;
   int weights = 0, inputs = 0;

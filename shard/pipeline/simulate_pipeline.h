@@ -1,10 +1,12 @@
-// How long a step of a pipeline takes, from what its actions and messages take, and where ranks idle.
+// How long a step of a pipeline takes, from what its actions and messages take, and where ranks
+// idle.
 //
 //   WEFT_ASSIGN_OR_RETURN(PipelineTimeline timeline, SimulatePipeline(schedule, costs));
 //   timeline.seconds, timeline.Bubble();
 //
 // Every event takes place as soon as what it waits for has (pipeline_events.h): a link carries one
-// message at a time in each direction between two ranks, and computing is not slowed down by messages.
+// message at a time in each direction between two ranks, and computing is not slowed down by
+// messages.
 //
 // Thread-safety: pure.
 #pragma once
@@ -43,8 +45,8 @@ struct PipelineTimeline {
   double Bubble() const;
 };
 
-// INVALID_ARGUMENT for costs of another number of stages, and for what VerifyPipeline refuses because
-// of messages or of a circle.
+// INVALID_ARGUMENT for costs of another number of stages, and for what VerifyPipeline refuses
+// because of messages or of a circle.
 absl::StatusOr<PipelineTimeline> SimulatePipeline(const PipelineSchedule& schedule,
                                                   const PipelineCosts& costs);
 

@@ -1,4 +1,5 @@
-// Schedules of pipelines: that those with a name do what they promise, and that the proof finds what is wrong.
+// Schedules of pipelines: that those with a name do what they promise, and that the proof finds
+// what is wrong.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -241,8 +242,8 @@ TEST_F(Broken, AMessageToAnotherRank) {
   ExpectRefused("P3: it is missing");
 }
 
-// Ranks that wait for each other: the last rank wants to begin with the second micro-batch, the ranks before it send the
-// first and wait until it is taken.
+// Ranks that wait for each other: the last rank wants to begin with the second micro-batch, the
+// ranks before it send the first and wait until it is taken.
 TEST_F(Broken, ACircle) {
   schedule_ = Built(PipelineKind::kGpipe, {.ranks = 2, .microbatches = 4});
   // The second rank takes the last first: it posts no receive of the others before.
@@ -280,7 +281,8 @@ TEST(PipelineRoutes, MicroBatchesMayGoBothWays) {
   EXPECT_NEAR(SimulatePipeline(schedule, {})->Bubble(), 0, 1e-9);
 }
 
-// A route that turns round, as that of ZB-V: neighbours on it may be one rank, which sends nothing to itself.
+// A route that turns round, as that of ZB-V: neighbours on it may be one rank, which sends nothing
+// to itself.
 TEST(PipelineRoutes, ARouteMayTurnRound) {
   PipelineSchedule schedule = {.shape = {.ranks = 2, .microbatches = 1, .chunks = 2},
                                .routes = {{{0, 0}, {1, 0}, {1, 1}, {0, 1}}},

@@ -1,4 +1,5 @@
-// Operations on bfloat16 beside the same on float32 or float64 of the same numbers, in rows that are apart.
+// Operations on bfloat16 beside the same on float32 or float64 of the same numbers, in rows that
+// are apart.
 #ifndef WEFT_SANITIZE
 #include <omp.h>
 #endif
@@ -17,7 +18,8 @@ constexpr NumberType kBf16 = NumberType::kBf16;
 // Half the distance of two neighbours, relative.
 constexpr double kRounding = 1.0 / 256;
 
-// A matrix of bfloat16 whose rows are three numbers longer than its columns; what is between them must not change.
+// A matrix of bfloat16 whose rows are three numbers longer than its columns; what is between them
+// must not change.
 class Matrix {
  public:
   static constexpr size_t kGap = 3;
@@ -322,7 +324,8 @@ std::vector<std::vector<T>> RunAll(const Ops<T>& ops, size_t rows, size_t width)
                         drms_gain.data(), rows, width);
   ops.swiglu(x.data(), norm.data(), unit.data(), rows, width);
   ops.swiglu_backward(x.data(), norm.data(), gelu.data(), dgate.data(), dup.data(), rows, width);
-  // Two heads of queries that share one of keys and values; columns that they leave over are not theirs.
+  // Two heads of queries that share one of keys and values; columns that they leave over are not
+  // theirs.
   const AttentionShape shape{30, rows / 30, 2, width / 8 * 2, 1};
   const size_t used = 4 * shape.head_dim;
   ops.rotate({turned.data(), kNumberTypeOf<T>, width}, x.data(), shape, false);

@@ -433,7 +433,8 @@ TEST(ResolvedConfig, ItsValuesGivenAsOptionsAreTheSameConfiguration) {
   EXPECT_EQ(ConfigText(again, 3), ConfigText(first, 3));
 }
 
-// An option that is added to the command line has its row, and its column, in what is compared and written.
+// An option that is added to the command line has its row, and its column, in what is compared and
+// written.
 TEST(ResolvedConfig, HasEveryOptionOfTheHelp) {
   ProgramConfig config;
   std::string help;

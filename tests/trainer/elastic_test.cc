@@ -1,5 +1,6 @@
-// Elastic runs on processes that are killed: what the others do from then on has the bits of ranks that start from the same state.
-// The moment of a death is not chosen but read from what the run says, so every repetition tries another one.
+// Elastic runs on processes that are killed: what the others do from then on has the bits of ranks
+// that start from the same state. The moment of a death is not chosen but read from what the run
+// says, so every repetition tries another one.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -177,7 +178,8 @@ std::vector<Turn> ElasticRun::ReadTurns() const {
   return turns;
 }
 
-// Trains with as many ranks as each turn had, which start from the state of those before, and compares step by step.
+// Trains with as many ranks as each turn had, which start from the state of those before, and
+// compares step by step.
 std::string ElasticRun::CompareWithTurns(const std::vector<Turn>& turns) const {
   std::vector<StepRecord> expected;
   double validation = 0;
@@ -260,8 +262,8 @@ int PidOf(int rank, pid_t weftrun) {
   return -1;
 }
 
-// The program itself, because weftrun starts the lost ranks again: each kill takes a rank, and the next one waits until another has
-// come in its place.
+// The program itself, because weftrun starts the lost ranks again: each kill takes a rank, and the
+// next one waits until another has come in its place.
 class ReplacedRanks : public ElasticRun, public testing::WithParamInterface<std::vector<int>> {
  protected:
   std::string TrainUnderWeftrun(const std::vector<std::string>& options);

@@ -1,4 +1,5 @@
-// Event files, read back by a reader of its own; TensorBoard's reads them in tests/frameworks/tensorboard_test.py.
+// Event files, read back by a reader of its own; TensorBoard's reads them in
+// tests/frameworks/tensorboard_test.py.
 #include "trainer/event_file.h"
 
 #include <cmath>

@@ -1,11 +1,15 @@
-// The trainer's model and weft's AdamW beside PyTorch's, which computed in float64 (golden/README.md).
+// The trainer's model and weft's AdamW beside PyTorch's, which computed in float64
+// (golden/README.md).
 //
-// Compared are norms of differences, and each element. An element is a sum of terms that may cancel, and its rounding errors are of the
-// size of the terms: elements are held to a part of the root mean square of their tensor beside that of their own size. PyTorch's own
-// float32 is off by up to 4e-6 of it in gradients and 9e-7 in params (generate.py says so), so that 1e-5 leaves little room.
+// Compared are norms of differences, and each element. An element is a sum of terms that may
+// cancel, and its rounding errors are of the size of the terms: elements are held to a part of the
+// root mean square of their tensor beside that of their own size. PyTorch's own float32 is off by
+// up to 4e-6 of it in gradients and 9e-7 in params (generate.py says so), so that 1e-5 leaves
+// little room.
 //
-// Biases of keys are left out: they add the same to all scores of a query, which softmax does not see. Their gradient is 0, what is
-// computed is noise, and AdamW makes steps of full size from noise.
+// Biases of keys are left out: they add the same to all scores of a query, which softmax does not
+// see. Their gradient is 0, what is computed is noise, and AdamW makes steps of full size from
+// noise.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -33,8 +37,8 @@ namespace {
 
 constexpr double kWithin = 1e-5;
 
-// The sum of the losses of `share` of a batch, whose gradient times `scale` is added to the hooks' params: all that is
-// called of Model.
+// The sum of the losses of `share` of a batch, whose gradient times `scale` is added to the hooks'
+// params: all that is called of Model.
 double ForwardAndBackward(Model<float>& model, const GoldenBatch& batch, Share share,
                           const ModelConfig& config, double scale) {
   Activations<float> activations(config, share.count, Recompute::kNone, model.input_type());
@@ -183,9 +187,10 @@ TEST_P(GoldenTest, BiasesOfKeysHaveNoGradientButNoise) {
   EXPECT_EQ(checked, golden_.config.model.layers * golden_.config.model.width);
 }
 
-// By how much the gradient of a layer may differ, relative to its norm, when its products' inputs have an epsilon of 2^-7:
-// k C^(L + 1 - l) epsilon with k = 4 and C = 1.03 (arXiv:2506.09280, theorem 5.3, with the constants of Megatron-LM's tests).
-// Layer 0 are the embeddings, L + 1 is the final norm.
+// By how much the gradient of a layer may differ, relative to its norm, when its products' inputs
+// have an epsilon of 2^-7: k C^(L + 1 - l) epsilon with k = 4 and C = 1.03 (arXiv:2506.09280,
+// theorem 5.3, with the constants of Megatron-LM's tests). Layer 0 are the embeddings, L + 1 is the
+// final norm.
 double Bfloat16Bound(const std::string& param, size_t layers) {
   size_t layer = param.starts_with("lnf") ? layers + 1 : 0;
   const std::string prefix = "block.";

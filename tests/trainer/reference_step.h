@@ -1,11 +1,11 @@
-// Training without weft: one process, the whole global batch at once, AdamW in double as its paper has
-// it. Slow and obvious.
+// Training without weft: one process, the whole global batch at once, AdamW in double as its paper
+// has it. Slow and obvious.
 //
 //   ReferenceStep reference(config);
 //   ReferenceStep::Result r = reference.Step(step, params);   // from these params, not from its own
 //
-// Each step starts from parameters that are given, so that the differences of one step do not add up
-// with those of the next; the moments are the reference's own.
+// Each step starts from parameters that are given, so that the differences of one step do not add
+// up with those of the next; the moments are the reference's own.
 #ifndef WEFT_TESTS_TRAINER_REFERENCE_STEP_H_
 #define WEFT_TESTS_TRAINER_REFERENCE_STEP_H_
 

@@ -1,4 +1,5 @@
-// Every strategy trains the same transformer to the same bits, and as one process would without weft.
+// Every strategy trains the same transformer to the same bits, and as one process would without
+// weft.
 #include <cmath>
 #include <exception>
 #include <string>
@@ -195,7 +196,8 @@ TEST(Strategies, AHeadOfItsOwnHasTheSameBitsUnderAll) {
   }
 }
 
-// Heads that share keys and values, under every strategy and recomputation, in float32 and with bfloat16 weights.
+// Heads that share keys and values, under every strategy and recomputation, in float32 and with
+// bfloat16 weights.
 TEST(Strategies, ALlamaHasTheSameBitsUnderAll) {
   constexpr size_t kRanks = 3;
   const test::CaseSample sample({.every = 2, .sanitized = 4}, 7);
@@ -288,8 +290,8 @@ void ExpectClose(double got, double expected, const std::string& what) {
   EXPECT_NEAR(got, expected, 1e-5 + 1.3e-6 * std::abs(expected)) << what;
 }
 
-// The keys of a row of attention all move by q * bias, which softmax does not see: the gradient of a key
-// bias is nothing but rounding, and AdamW makes steps of the rate from it.
+// The keys of a row of attention all move by q * bias, which softmax does not see: the gradient of
+// a key bias is nothing but rounding, and AdamW makes steps of the rate from it.
 bool IsKeyBias(const ParamSpec& spec, const ModelConfig& model, size_t element) {
   const size_t head_dim = model.width / model.heads;
   return spec.name.ends_with("attn.qkv.bias") && element / head_dim % 3 == 1;

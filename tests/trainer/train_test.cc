@@ -34,7 +34,8 @@ TEST(Trainer, LossesOfOneTwoAndFourRanksAgreeAtEqualGlobalBatch) {
   }
 }
 
-// Each token counts alike, whoever has it: the mean of the ranks' means would be another loss, and another gradient.
+// Each token counts alike, whoever has it: the mean of the ranks' means would be another loss, and
+// another gradient.
 TEST(Trainer, LossesAgreeWhereTheRanksDoNotDivideTheBatch) {
   for (const size_t batch : {7, 11}) {
     TrainConfig config = SmallConfig();
@@ -170,7 +171,8 @@ TEST(Trainer, EveryOptimizerLearns) {
   }
 }
 
-// Products of float16 round, so a scale that is a power of two changes small gradients for the better, and large ones overflow.
+// Products of float16 round, so a scale that is a power of two changes small gradients for the
+// better, and large ones overflow.
 TEST(Trainer, Fp16FollowsFp32AndItsScaleFallsByOverflowsOnAllRanksAlike) {
   TrainConfig config = SmallConfig();
   const Outcome full = RunRanks(3, config)[0];
@@ -243,7 +245,8 @@ TEST(OutlierGuard, KnowsWhatStandsOutAfterTwentySteps) {
   EXPECT_NEAR(std::sqrt(statistics.loss_variance), 0.05, 0.02);
 }
 
-// A guard that finds nothing changes no bit; one that finds everything leaves the weights as they were.
+// A guard that finds nothing changes no bit; one that finds everything leaves the weights as they
+// were.
 TEST(Trainer, TheOutlierGuardSkipsOnAllRanksAlike) {
   TrainConfig config = SmallConfig();
   const Outcome without = RunRanks(2, config)[0];

@@ -44,8 +44,8 @@ struct Outcome {
 
 enum class Reading { kAtTheEnd, kEveryStep };
 
-// Runs `ranks` threads, each with its own configuration. Validates every config.eval_every steps, in
-// between and at the end.
+// Runs `ranks` threads, each with its own configuration. Validates every config.eval_every steps,
+// in between and at the end.
 std::vector<Outcome> RunRanks(size_t ranks, const std::function<TrainConfig(size_t rank)>& config,
                               Reading reading = Reading::kAtTheEnd);
 std::vector<Outcome> RunRanks(size_t ranks, const TrainConfig& config,

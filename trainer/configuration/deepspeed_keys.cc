@@ -1,4 +1,5 @@
-// DeepSpeed's keys but those of zero_optimization, as its documentation has them (deepspeed.ai/docs/config-json, release 0.17).
+// DeepSpeed's keys but those of zero_optimization, as its documentation has them
+// (deepspeed.ai/docs/config-json, release 0.17).
 #include <fmt/core.h>
 
 #include "trainer/configuration/keys.h"

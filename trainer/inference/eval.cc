@@ -45,7 +45,8 @@ struct EvalResult {
   }
 };
 
-// What all ranks must have alike. Of the text it is the contents, which are compared when it is open.
+// What all ranks must have alike. Of the text it is the contents, which are compared when it is
+// open.
 ResolvedConfig OptionsOf(const EvalConfig& config) {
   const auto option = [](const char* key, std::string value) {
     return ResolvedOption{.key = key, .value = std::move(value), .scope = Scope::kStart};

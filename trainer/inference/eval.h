@@ -30,7 +30,8 @@ struct EvalConfig {
 // The text of --help, or "". Throws BadInput.
 std::string ParseEvalOptions(int argc, char** argv, EvalConfig& config);
 
-// The exit code. Collective over the ranks of the group. Throws BadInput, NotWritten and RunFailure.
+// The exit code. Collective over the ranks of the group. Throws BadInput, NotWritten and
+// RunFailure.
 int RunEval(const EvalConfig& config, weft_group_t group);
 
 }  // namespace weft::trainer

@@ -1,12 +1,13 @@
-// A model that was saved, in the memory of the ranks, to be used and not trained: there are no gradients, and no optimizer.
+// A model that was saved, in the memory of the ranks, to be used and not trained: there are no
+// gradients, and no optimizer.
 //
 //   LoadedModel loaded(config.use, group);
 //   ... what depends on loaded.model() is checked ...
 //   loaded.Load({.bytes = ..., .rows = ..., .advice = ...});
 //   TextGenerator generator(loaded.model(), loaded.parallel(), prompt, threads);
 //
-// Every function but the accessors is collective over the ranks of the group. Throws BadInput, WeftFailure. Thread-safety: an object
-// belongs to one thread.
+// Every function but the accessors is collective over the ranks of the group. Throws BadInput,
+// WeftFailure. Thread-safety: an object belongs to one thread.
 #ifndef WEFT_TRAINER_INFERENCE_LOADED_MODEL_H_
 #define WEFT_TRAINER_INFERENCE_LOADED_MODEL_H_
 

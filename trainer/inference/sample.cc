@@ -107,7 +107,8 @@ size_t BegunBytes(std::string_view text) {
   return 0;
 }
 
-// Standard output of rank 0. On a terminal nothing is shown that would control it; elsewhere bytes are as they are.
+// Standard output of rank 0. On a terminal nothing is shown that would control it; elsewhere bytes
+// are as they are.
 class Output {
  public:
   void Add(const std::string& text, bool last = false) {

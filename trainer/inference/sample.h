@@ -29,7 +29,8 @@ struct SampleConfig {
 // The text of --help, or "". Throws BadInput.
 std::string ParseSampleOptions(int argc, char** argv, SampleConfig& config);
 
-// The exit code. Collective over the ranks of the group. Throws BadInput, NotWritten and RunFailure.
+// The exit code. Collective over the ranks of the group. Throws BadInput, NotWritten and
+// RunFailure.
 int RunSample(const SampleConfig& config, weft_group_t group);
 
 }  // namespace weft::trainer

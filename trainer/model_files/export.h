@@ -1,5 +1,5 @@
-// weft_train export: a run's model as a folder of transformers, which loads it as GPT2LMHeadModel or LlamaForCausalLM, or as llm.c's file
-// of weights.
+// weft_train export: a run's model as a folder of transformers, which loads it as GPT2LMHeadModel
+// or LlamaForCausalLM, or as llm.c's file of weights.
 //
 //   weft_train export --from runs/a --out gpt2-mine
 //   weft_train export --from runs/a --out mine.bin --format llm.c --dtype bf16

@@ -27,8 +27,9 @@ const SafetensorsTensor* TensorOf(const SafetensorsFile& file, const std::string
   return found != nullptr ? found : file.Find(kPrefix + name);
 }
 
-// Throws BadInput if the config.json of transformers is of a model that computes otherwise than this one: tensors of the same shape would
-// give other numbers, and nobody would be told. A key that is not there has transformers' default, which is what is computed here.
+// Throws BadInput if the config.json of transformers is of a model that computes otherwise than
+// this one: tensors of the same shape would give other numbers, and nobody would be told. A key
+// that is not there has transformers' default, which is what is computed here.
 void CheckMathematics(const nlohmann::json& config, const fs::path& path) {
   const auto check = [&](const char* key, const std::vector<nlohmann::json>& computed) {
     const auto found = config.find(key);

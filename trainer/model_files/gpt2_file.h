@@ -19,7 +19,8 @@ namespace weft::trainer {
 
 class Gpt2File {
  public:
-  // Whether a path is such a file or folder, by the names of its tensors. Files of several parts are none.
+  // Whether a path is such a file or folder, by the names of its tensors. Files of several parts
+  // are none.
   static bool IsOne(const std::string& path);
 
   // The shape of such a model: by its tensors, and its heads by config.json, which must be there.

@@ -33,7 +33,8 @@ double NumberIn(const Json& config, const char* key, double otherwise) {
   return found != config.end() && found->is_number() ? found->get<double>() : otherwise;
 }
 
-// The part of the configuration in which rope_theta stands: newer versions of transformers have one of its own.
+// The part of the configuration in which rope_theta stands: newer versions of transformers have one
+// of its own.
 const Json& RopeIn(const Json& config) {
   const auto found = config.find("rope_parameters");
   return found != config.end() && found->is_object() ? *found : config;

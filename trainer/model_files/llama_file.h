@@ -19,10 +19,12 @@ namespace weft::trainer {
 
 class LlamaFile {
  public:
-  // Whether a path is such a file or folder, by the names of its tensors. Files of several parts are none.
+  // Whether a path is such a file or folder, by the names of its tensors. Files of several parts
+  // are none.
   static bool IsOne(const std::string& path);
 
-  // The shape of such a model: by its tensors, and what they do not say by config.json, which must be there.
+  // The shape of such a model: by its tensors, and what they do not say by config.json, which must
+  // be there.
   static ModelConfig ShapeOf(const std::string& path);
 
   LlamaFile(const std::string& path, const ModelConfig& model);

@@ -1,4 +1,5 @@
-// Llama as transformers has it, tensor by tensor, beside the trainer's parameters: names, shapes, and values one way and the other.
+// Llama as transformers has it, tensor by tensor, beside the trainer's parameters: names, shapes,
+// and values one way and the other.
 //
 //   for (const LlamaTensor& theirs : LlamaTensorsOf(spec, model))
 //     theirs.ToOurs(values_of(theirs.name()), ours);

@@ -1,5 +1,6 @@
-// Linear layers are PyTorch's nn.Linear there, [out, in], with queries, keys and values side by side, each with all heads: those of transformers,
-// turned. So values go through its layout (gpt2_layout.h).
+// Linear layers are PyTorch's nn.Linear there, [out, in], with queries, keys and values side by
+// side, each with all heads: those of transformers, turned. So values go through its layout
+// (gpt2_layout.h).
 #include "trainer/model_files/llmc_file.h"
 
 #include <algorithm>
@@ -44,7 +45,8 @@ size_t CountOf(const ParamSpec& spec, const ModelConfig& model, size_t padded_ro
   return spec.name == "wte" ? padded_rows * model.width : spec.Count();
 }
 
-// All of a model's, in the file's order: the tables, then each parameter of a block for all layers, then the final norm.
+// All of a model's, in the file's order: the tables, then each parameter of a block for all layers,
+// then the final norm.
 struct Placed {
   ParamSpec spec;
   size_t begin = 0;  // numbers before it

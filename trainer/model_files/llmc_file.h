@@ -1,4 +1,5 @@
-// A GPT-2 in llm.c's file of weights: 256 words of 32 bits, then the tensors of all layers, kind by kind (docs/formats/llmc_model.md).
+// A GPT-2 in llm.c's file of weights: 256 words of 32 bits, then the tensors of all layers, kind by
+// kind (docs/formats/llmc_model.md).
 //
 //   if (LlmcFile::IsOne("gpt2_124M.bin")) {
 //     const LlmcFile file("gpt2_124M.bin");
@@ -7,7 +8,8 @@
 //   }
 //   WriteLlmc("mine.bin", model, NumberType::kBf16, [&](const ParamSpec& spec) { return values; });
 //
-// Throws BadInput with one sentence that begins with the file. Thread-safety: constant after construction.
+// Throws BadInput with one sentence that begins with the file. Thread-safety: constant after
+// construction.
 #ifndef WEFT_TRAINER_MODEL_FILES_LLMC_FILE_H_
 #define WEFT_TRAINER_MODEL_FILES_LLMC_FILE_H_
 
@@ -48,8 +50,8 @@ class LlmcFile {
   NumberType type_ = NumberType::kFloat32;
 };
 
-// The values of each parameter, as the trainer has them, are asked for one at a time. `type`: float32 or bfloat16. Throws NotWritten, and BadInput for
-// a model whose head is its own.
+// The values of each parameter, as the trainer has them, are asked for one at a time. `type`:
+// float32 or bfloat16. Throws NotWritten, and BadInput for a model whose head is its own.
 void WriteLlmc(const std::filesystem::path& path, const ModelConfig& model, NumberType type,
                const std::function<std::vector<float>(const ParamSpec& spec)>& values);
 

@@ -15,7 +15,8 @@ namespace weft::trainer {
 
 class MappedFile {
  public:
-  // `kind`: what it is to be, for the sentence about one that is no regular file, or not longer than `header_bytes`.
+  // `kind`: what it is to be, for the sentence about one that is no regular file, or not longer
+  // than `header_bytes`.
   MappedFile(const std::filesystem::path& path, const char* kind, size_t header_bytes);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;

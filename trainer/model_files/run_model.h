@@ -22,8 +22,8 @@ struct RunModel {
   bool bytes = false;             // its tokens are bytes of text
 };
 
-// Of a run's directory, that of its checkpoints, or of one: by the nearest config.json of weft_train, there or above. Throws BadInput,
-// which begins with `option` and the path.
+// Of a run's directory, that of its checkpoints, or of one: by the nearest config.json of
+// weft_train, there or above. Throws BadInput, which begins with `option` and the path.
 RunModel ReadRunModel(const std::string& path, const std::string& option);
 
 // Whether there is such a config.json.

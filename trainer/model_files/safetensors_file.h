@@ -1,11 +1,12 @@
-// Files of the safetensors format (github.com/huggingface/safetensors): a header of JSON, then the values of all tensors.
+// Files of the safetensors format (github.com/huggingface/safetensors): a header of JSON, then the
+// values of all tensors.
 //
 //   const SafetensorsFile file("gpt2/model.safetensors");
 //   const SafetensorsTensor* wte = file.Find("wte.weight");
 //   std::vector<float> values = file.Read(*wte);
 //
-// Reads float32, float64, float16 and bfloat16, as float. Throws BadInput with one sentence that begins with the file.
-// Thread-safety: constant after construction.
+// Reads float32, float64, float16 and bfloat16, as float. Throws BadInput with one sentence that
+// begins with the file. Thread-safety: constant after construction.
 #ifndef WEFT_TRAINER_MODEL_FILES_SAFETENSORS_FILE_H_
 #define WEFT_TRAINER_MODEL_FILES_SAFETENSORS_FILE_H_
 

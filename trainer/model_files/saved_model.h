@@ -1,10 +1,11 @@
-// A model that was saved, whoever has saved it: what a path of --init, or of --from of sample and eval, leads to.
+// A model that was saved, whoever has saved it: what a path of --init, or of --from of sample and
+// eval, leads to.
 //
 //   const SavedModel saved("gpt2/");
 //   saved.model() ...                                  // its shape
 //
-// A run or a checkpoint of weft_train; a GPT-2 or Llama of transformers; a file of weights of llm.c. Throws BadInput with one sentence.
-// Thread-safety: constant after construction.
+// A run or a checkpoint of weft_train; a GPT-2 or Llama of transformers; a file of weights of
+// llm.c. Throws BadInput with one sentence. Thread-safety: constant after construction.
 #ifndef WEFT_TRAINER_MODEL_FILES_SAVED_MODEL_H_
 #define WEFT_TRAINER_MODEL_FILES_SAVED_MODEL_H_
 
@@ -21,7 +22,8 @@ namespace weft::trainer {
 // The values of each parameter of a model of another program.
 using ParamValues = std::function<std::vector<float>(const ParamSpec& spec)>;
 
-// Nothing if what is there is not another program's. Throws BadInput if it is one, and not of that shape.
+// Nothing if what is there is not another program's. Throws BadInput if it is one, and not of that
+// shape.
 std::optional<ParamValues> OtherProgramsValues(const std::string& path, const ModelConfig& model);
 
 class SavedModel {

@@ -1,5 +1,5 @@
-// What is the same in all models that transformers has saved: which file is meant, what a tensor of it looks like, and the config.json
-// beside it.
+// What is the same in all models that transformers has saved: which file is meant, what a tensor of
+// it looks like, and the config.json beside it.
 //
 // Thread-safety: functions.
 #ifndef WEFT_TRAINER_MODEL_FILES_TRANSFORMERS_FOLDER_H_
@@ -17,11 +17,13 @@
 
 namespace weft::trainer {
 
-// Whether a path leads to a .safetensors file that can be read, and of which `tells` says that it is one.
+// Whether a path leads to a .safetensors file that can be read, and of which `tells` says that it
+// is one.
 bool IsSafetensorsThat(const std::string& path,
                        const std::function<bool(const SafetensorsFile& file)>& tells);
 
-// The shape of `tensor`, which is that of `name`. Throws BadInput if it is null or no matrix with elements.
+// The shape of `tensor`, which is that of `name`. Throws BadInput if it is null or no matrix with
+// elements.
 std::vector<int64_t> MatrixShape(const SafetensorsFile& file, const SafetensorsTensor* tensor,
                                  const std::string& name);
 

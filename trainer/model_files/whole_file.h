@@ -1,10 +1,12 @@
-// A file that is written from its beginning to its end, and has its name only when all of it is on the disk.
+// A file that is written from its beginning to its end, and has its name only when all of it is on
+// the disk.
 //
 //   WholeFile file("model.safetensors");
 //   file.Write(data, bytes);
 //   file.Commit();
 //
-// An object that goes without Commit leaves nothing. Throws as ThrowUnwritable (run_files.h). Thread-safety: one thread.
+// An object that goes without Commit leaves nothing. Throws as ThrowUnwritable (run_files.h).
+// Thread-safety: one thread.
 #ifndef WEFT_TRAINER_MODEL_FILES_WHOLE_FILE_H_
 #define WEFT_TRAINER_MODEL_FILES_WHOLE_FILE_H_
 

@@ -1,5 +1,6 @@
-// Points are means over stretches and never every n-th value: of a noisy curve, those would show whatever they happen to hit.
-// The SVG is written by hand, because a few pictures are not worth a dependency.
+// Points are means over stretches and never every n-th value: of a noisy curve, those would show
+// whatever they happen to hit. The SVG is written by hand, because a few pictures are not worth a
+// dependency.
 #include "trainer/reports/line_chart.h"
 
 #include <algorithm>
@@ -85,8 +86,8 @@ std::string Axes(const Frame& frame, const std::string& y_label) {
   return out;
 }
 
-// It ends where the plot ends; the fonts of readers differ, so the width of a letter is a guess on the
-// wide side.
+// It ends where the plot ends; the fonts of readers differ, so the width of a letter is a guess on
+// the wide side.
 std::string ChartLegend(const std::vector<ChartLine>& lines) {
   constexpr double kLetter = 7.2, kMark = 30, kGap = 22;
   std::string out;

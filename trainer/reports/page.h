@@ -1,4 +1,5 @@
-// A page of facts for people, and how it is written down: HTML in one file that needs no network, and Markdown.
+// A page of facts for people, and how it is written down: HTML in one file that needs no network,
+// and Markdown.
 //
 //   Page page{.title = "run a", .subtitle = "2 ranks, 6000 steps"};
 //   page.sections.push_back({.title = "Memory", .table = {{"what", "bytes"}, {{"plan", "20 MB"}}}});

@@ -1,4 +1,5 @@
-// Rates, phases and memory are of this start of the program; the curves are of the whole run, as far as its metrics have it.
+// Rates, phases and memory are of this start of the program; the curves are of the whole run, as
+// far as its metrics have it.
 #include "trainer/reports/run_report.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// The report of a run that has come to its end: what it reached, how fast it was and why not faster, what it took.
+// The report of a run that has come to its end: what it reached, how fast it was and why not
+// faster, what it took.
 //
 //   const Page page = MakeRunReport(facts);
 //   WriteRunFile(directory, "report.html", HtmlOf(page));

@@ -1,4 +1,5 @@
-// What a rank has to send in a step by the books, whoever reduces and gathers: what the library's plan is held against.
+// What a rank has to send in a step by the books, whoever reduces and gathers: what the library's
+// plan is held against.
 //
 //   TheorySentBytes(config, 4)      // with ddp 2 (4-1)/4 of the gradients
 //

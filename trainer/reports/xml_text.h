@@ -6,7 +6,8 @@
 
 namespace weft::trainer {
 
-// As it may stand between tags and in quotes; what is no UTF-8, or not to be shown, is '?'. Thread-safety: a pure function.
+// As it may stand between tags and in quotes; what is no UTF-8, or not to be shown, is '?'.
+// Thread-safety: a pure function.
 std::string XmlText(const std::string& text);
 
 }  // namespace weft::trainer
