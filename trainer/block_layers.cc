@@ -81,7 +81,7 @@ template <typename T>
 void BlockLayers<T>::BackwardProducts(const BlockUse<T>& use, size_t weight, Numbers x, Numbers dy,
                                       MutableNumbers dx, MatmulShape shape, bool w_transposed,
                                       bool adds) const {
-  matmul_.BackwardWeight(x, dy, use.params.Grad(weight), shape, w_transposed);
+  matmul_.BackwardWeight(x, dy, use.params.MatrixGrad(weight), shape, w_transposed);
   Ready(use.params, weight);
   matmul_.BackwardInput(dy, use.params.Matrix(weight), dx, shape, w_transposed, adds);
 }

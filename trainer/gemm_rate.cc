@@ -91,7 +91,7 @@ class Operands {
       case Direction::kBackwardInput:
         return matmul.BackwardInput(y, Weights(), View(out_, p.shape.k), p.shape, p.w_transposed);
       case Direction::kBackwardWeight:
-        return matmul.BackwardWeight(x, y, dw_.data(), p.shape, p.w_transposed);
+        return matmul.BackwardWeight(x, y, {dw_.data(), true}, p.shape, p.w_transposed);
     }
   }
 

@@ -3,7 +3,7 @@
 //   auto matmul = MakeMatmul<float>(Precision::kBf16);
 //   matmul->Forward(x, w, {bias}, y, {m, k, n});
 //   matmul->BackwardInput(dy, w, dx, {m, k, n});     // dx = dy w^T
-//   matmul->BackwardWeight(x, dy, dw, {m, k, n});    // dw += x^T dy
+//   matmul->BackwardWeight(x, dy, {dw}, {m, k, n});  // dw += x^T dy
 //
 // float runs on oneDNN, with one primitive per shape made on first use; double, and every build
 // with sanitizers, on a plain loop. kBf16 and kFp16 round both inputs to 16 bits and add in
@@ -40,6 +40,14 @@ struct Addends {
   const T* matrix = nullptr;  // [m, n]
 };
 
+// A gradient of weights, to which a product is added; or which it becomes, where that holds nothing
+// yet.
+template <typename T>
+struct WeightGradient {
+  T* data = nullptr;
+  bool unset = false;
+};
+
 template <typename T>
 class Matmul {
  public:
@@ -52,7 +60,7 @@ class Matmul {
   // With `adds`, dx += , and dx has the type T.
   virtual void BackwardInput(Numbers dy, Numbers w, MutableNumbers dx, MatmulShape shape,
                              bool w_transposed = false, bool adds = false) = 0;
-  virtual void BackwardWeight(Numbers x, Numbers dy, T* dw, MatmulShape shape,
+  virtual void BackwardWeight(Numbers x, Numbers dy, WeightGradient<T> dw, MatmulShape shape,
                               bool w_transposed = false) = 0;
 };
 

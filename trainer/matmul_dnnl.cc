@@ -102,17 +102,18 @@ class DnnlMatmul : public Matmul<float> {
         dy, w, {}, dx.data);
   }
 
-  void BackwardWeight(Numbers x, Numbers dy, float* dw, MatmulShape s, bool w_transposed) override {
+  void BackwardWeight(Numbers x, Numbers dy, WeightGradient<float> dw, MatmulShape s,
+                      bool w_transposed) override {
     Product p = {.m = s.k, .k = s.m, .n = s.n, .a_ld = x.StrideOf(s.k), .b_ld = dy.StrideOf(s.n)};
     p.a_transposed = true;
-    p.accumulate = true;
+    p.accumulate = !dw.unset;
     if (w_transposed) {
       std::swap(p.m, p.n);
       std::swap(p.a_ld, p.b_ld);
       std::swap(x, dy);
     }
     p.c_ld = p.n;
-    Run(p, x, dy, {}, dw);
+    Run(p, x, dy, {}, dw.data);
   }
 
  private:

@@ -48,13 +48,14 @@ class ReferenceMatmul : public Matmul<T> {
     Give(sums, dx, s.k);
   }
 
-  void BackwardWeight(Numbers inputs, Numbers gradients, T* dw, MatmulShape s,
+  void BackwardWeight(Numbers inputs, Numbers gradients, WeightGradient<T> dw, MatmulShape s,
                       bool w_transposed) override {
     const std::vector<T> x = Whole(inputs, s.m, s.k), dy = Whole(gradients, s.m, s.n);
+    if (dw.unset) std::fill_n(dw.data, s.k * s.n, T(0));
     if (w_transposed) {
-      Product({dy.data(), 1, s.n}, {x.data(), s.k, 1}, dw, s.n, s.m, s.k);
+      Product({dy.data(), 1, s.n}, {x.data(), s.k, 1}, dw.data, s.n, s.m, s.k);
     } else {
-      Product({x.data(), 1, s.k}, {dy.data(), s.n, 1}, dw, s.k, s.m, s.n);
+      Product({x.data(), 1, s.k}, {dy.data(), s.n, 1}, dw.data, s.k, s.m, s.n);
     }
   }
 

@@ -103,7 +103,7 @@ template <typename T>
 double Model<T>::BackwardHead(const Token* targets, size_t rows, double scale, Activations<T>& kept,
                               size_t weight) {
   const double loss = head_.Backward(params_.Matrix(weight), kept.norm(), targets, rows, scale,
-                                     params_.Grad(weight), gradients_.norm());
+                                     params_.MatrixGrad(weight), gradients_.norm());
   if (!config_.tied_head) params_.GradReady(weight);
   return loss;
 }

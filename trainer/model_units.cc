@@ -13,7 +13,11 @@ constexpr double kSinusoidBase = 1000;
 constexpr double kPositionDeviation = 0.01;  // GPT-2's
 
 ParamSpec Matrix(const std::string& name, size_t rows, size_t columns, double deviation) {
-  return {name, {int64_t(rows), int64_t(columns)}, 0, deviation, true};
+  return {.name = name,
+          .shape = {int64_t(rows), int64_t(columns)},
+          .deviation = deviation,
+          .decay = true,
+          .multiplied = true};
 }
 
 ParamSpec Vector(const std::string& name, size_t count, double value) {
@@ -28,6 +32,7 @@ ParamSpec TokenTable(const std::string& name, const ModelConfig& config) {
 
 ParamSpec PositionTable(const ModelConfig& config) {
   ParamSpec table = Matrix("wpe", config.seq, config.width, kPositionDeviation);
+  table.multiplied = false;
   if (config.positions == Positions::kNormal) return table;
   table.deviation = 0;
   table.sinusoid = kSinusoidAmplitude;
@@ -101,6 +106,7 @@ std::vector<UnitSpec> ModelUnits(const ModelConfig& config) {
   const bool llama = config.architecture == Architecture::kLlama;
   std::vector<UnitSpec> units;
   units.push_back({"embedding", {TokenTable("wte", config)}, config.tied_head});
+  units.back().params[0].multiplied = config.tied_head;
   if (!llama) units.back().params.push_back(PositionTable(config));
   for (size_t layer = 0; layer < config.layers; layer++)
     units.push_back(BlockUnit(config, layer));

@@ -136,6 +136,8 @@ struct ParamSpec {
   bool decay = false;       // weight decay: matrices only
   double sinusoid = 0;      // amplitude; 0: normal distribution
   size_t padding_rows = 0;  // the last rows, which stay 0
+  // The first that its gradient has in a step is a matrix product.
+  bool multiplied = false;
 
   size_t Count() const;
 };

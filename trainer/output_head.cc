@@ -32,7 +32,8 @@ double OutputHead<T>::Loss(Numbers weight, Numbers hidden, const Token* targets,
 // Gradients of the logits take the place of the logits, in the type that the products read.
 template <typename T>
 double OutputHead<T>::Backward(Numbers weight, Numbers hidden, const Token* targets, size_t rows,
-                               double scale, T* weight_gradient, T* hidden_gradient) {
+                               double scale, WeightGradient<T> weight_gradient,
+                               T* hidden_gradient) {
   const size_t columns = config_.padded_vocabulary();
   const NumberType type = matmul_.input_type();
   const Numbers gradient = {tile_.data(), type, columns * sizeof(T) / BytesOf(type)};
@@ -45,6 +46,7 @@ double OutputHead<T>::Backward(Numbers weight, Numbers hidden, const Token* targ
     loss += ops_.cross_entropy(tile_.data(), targets + first, scale, type, count,
                                config_.vocabulary, columns);
     matmul_.BackwardWeight(x, gradient, weight_gradient, shape, true);
+    weight_gradient.unset = false;
     matmul_.BackwardInput(gradient, weight, hidden_gradient + first * config_.width, shape, true);
   }
   return loss;

@@ -39,7 +39,7 @@ class OutputHead {
   // As Loss; a token's loss has the weight `scale` in the gradients. weight_gradient is added to,
   // hidden_gradient overwritten.
   double Backward(Numbers weight, Numbers hidden, const Token* targets, size_t rows, double scale,
-                  T* weight_gradient, T* hidden_gradient);
+                  WeightGradient<T> weight_gradient, T* hidden_gradient);
 
  private:
   const ModelConfig config_;

@@ -205,7 +205,8 @@ UnitView<float> DataParallel::ViewOf(Unit& unit) {
     weft_shard_view_t view = {};
     view.struct_size = sizeof view;
     Check(weft_shard_param_view(unit.params[p], &view), "asking where a parameter is");
-    unit.view[p] = {{view.data, param_type_}, static_cast<float*>(view.grad), view.count};
+    unit.view[p] = {
+        {view.data, param_type_}, static_cast<float*>(view.grad), view.count, view.grad_unset != 0};
   }
   return unit.view;
 }

@@ -129,7 +129,8 @@ void DataParallel::Declare(const UnitSpec& spec, const TrainConfig& config) {
         .ndim = int(param.shape.size()),
         .dtype = DtypeOf(param_type_),
         .flags = (param.decay ? 0 : WEFT_SHARD_PARAM_NO_DECAY) |
-                 (config.weights_only ? WEFT_SHARD_PARAM_FROZEN : 0)};
+                 (config.weights_only ? WEFT_SHARD_PARAM_FROZEN : 0) |
+                 (param.multiplied ? WEFT_SHARD_PARAM_WRITES_GRAD : 0)};
     weft_shard_param_t handle = nullptr;
     Check(weft_shard_unit_add_param(unit.handle, &declared, &handle), "declaring a parameter");
     // The token table, which ends forward too, stays AdamW's, as in the paper.

@@ -15,6 +15,7 @@
 #include <span>
 #include <vector>
 
+#include "trainer/matmul.h"
 #include "trainer/number_type.h"
 
 namespace weft::trainer {
@@ -25,6 +26,7 @@ struct ParamView {
   Numbers data;
   T* grad = nullptr;
   size_t count = 0;
+  bool grad_unset = false;  // grad holds nothing yet: it is written, not added to
 };
 
 // The parameters of a unit, as ModelUnits lists them.
@@ -63,7 +65,13 @@ class UnitParams {
   // A vector, as T's: a copy where its own type has fewer bits.
   const T* Vector(size_t param);
 
+  // Of a vector or a table, which gradients are added to.
   T* Grad(size_t param) const { return view_[param].grad; }
+
+  // Of a matrix.
+  WeightGradient<T> MatrixGrad(size_t param) const {
+    return {view_[param].grad, view_[param].grad_unset};
+  }
 
   // That nothing more is added to it.
   void GradReady(size_t param) { hooks_.GradReady(unit_, param); }

@@ -165,10 +165,12 @@ absl::StatusOr<weft_shard_param_config_t> ReadParam(const char* call,
     return Invalid(
         call, StrCat("shape of ", param.name, " is NULL; pass its ", param.ndim, " dimensions"));
   }
-  if ((param.flags & ~(WEFT_SHARD_PARAM_FROZEN | WEFT_SHARD_PARAM_NO_DECAY)) == 0) return param;
+  constexpr uint32_t kKnown =
+      WEFT_SHARD_PARAM_FROZEN | WEFT_SHARD_PARAM_NO_DECAY | WEFT_SHARD_PARAM_WRITES_GRAD;
+  if ((param.flags & ~kKnown) == 0) return param;
   return Invalid(call, StrCat("flags of ", param.name, " are ", param.flags,
-                              "; WEFT_SHARD_PARAM_FROZEN and WEFT_SHARD_PARAM_NO_DECAY are "
-                              "possible"));
+                              "; WEFT_SHARD_PARAM_FROZEN, WEFT_SHARD_PARAM_NO_DECAY and "
+                              "WEFT_SHARD_PARAM_WRITES_GRAD are possible"));
 }
 
 namespace {
@@ -410,7 +412,8 @@ weft_result_t weft_shard_unit_add_param(weft_shard_unit_t unit,
     WEFT_ASSIGN_OR_RETURN(const weft_shard_param_config_t copy, calls::ReadParam(kCall, config));
     const absl::StatusOr<int> index = unit->owner->context->AddParam(
         unit->index, copy.name, copy.shape, copy.ndim, copy.dtype,
-        (copy.flags & WEFT_SHARD_PARAM_FROZEN) != 0, (copy.flags & WEFT_SHARD_PARAM_NO_DECAY) == 0);
+        (copy.flags & WEFT_SHARD_PARAM_FROZEN) != 0, (copy.flags & WEFT_SHARD_PARAM_NO_DECAY) == 0,
+        (copy.flags & WEFT_SHARD_PARAM_WRITES_GRAD) != 0);
     if (!index.ok()) return weft::WithSubject(index.status(), unit->name, copy.name);
     *param = calls::AddParamHandle(unit, *index, copy.name);
     return absl::OkStatus();
@@ -453,7 +456,8 @@ weft_result_t weft_shard_param_view(weft_shard_param_t param, weft_shard_view_t*
                                     .grad = found->grad,
                                     .count = found->count,
                                     .dtype = found->dtype,
-                                    .grad_dtype = found->grad_dtype};
+                                    .grad_dtype = found->grad_dtype,
+                                    .grad_unset = found->grad_unset ? 1 : 0};
     weft::WriteAnswer(made, view);
     return absl::OkStatus();
   });

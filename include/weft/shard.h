@@ -1,10 +1,9 @@
 /* Shard managers: DDP, ZeRO and FSDP behind calls that any autograd can make.
  *
- * mesh -> context -> unit -> param. A unit is a group of params that are gathered and reduced together, usually
- * one transformer block; a param is a view into it. The manager owns the storage of parameters and
- * gradients (you get views), gathers a unit before it is used, merges units into buckets, and
- * reduces a bucket as soon as its last gradient is ready, while backward goes on. docs/sharding.md explains a step
- * call by call.
+ * mesh -> context -> unit -> param. A unit is a group of params that are gathered and reduced together, usually one
+ * transformer block; a param is a view into it. The manager owns the storage of parameters and gradients (you get views), gathers a
+ * unit before it is used, merges units into buckets, and reduces a bucket as soon as its last gradient is ready, while backward
+ * goes on. docs/sharding.md explains a step call by call.
  *
  *   setup, the same on every rank          every step
  *   -----------------------------          ----------
@@ -21,18 +20,15 @@
  *                                            weft_shard_step_end
  *
  * Sharded params (see weft_shard_preset_t) are unsharded only between the pre_ and post_ calls of their unit: ask
- * weft_shard_param_view for their addresses there. A unit may run forward several times and again
- * in backward (recomputing). All ranks must use units with sharded params in the same order. The order may
- * change from step to step: weft records it, compares it between ranks, and prefetches by it in the next step
- * with the same tag.
+ * weft_shard_param_view for their addresses there. A unit may run forward several times and again in backward (recomputing). All
+ * ranks must use units with sharded params in the same order. The order may change from step to step: weft records it, compares it
+ * between ranks, and prefetches by it in the next step with the same tag.
  *
- * Gradients: write or add them in place at view.grad; the manager zeroes them before. A call that is
- * not legal now returns WEFT_BAD_STATE and sends nothing; the message names the unit, its phase and the last
- * events, and the context stays usable. If only this rank fails (out of memory, bad data), release the others with
- * weft_shard_abort_step.
+ * Gradients: write or add them in place at view.grad; the manager zeroes them before. A call that is not legal now returns
+ * WEFT_BAD_STATE and sends nothing; the message names the unit, its phase and the last events, and the context stays usable. If
+ * only this rank fails (out of memory, bad data), release the others with weft_shard_abort_step.
  *
- * With the same number of ranks, accumulation and micro-batches every preset gives the same bits, whatever is
- * prefetched or overlapped.
+ * With the same number of ranks, accumulation and micro-batches every preset gives the same bits, whatever is prefetched.
  *
  * Errors of all: INVALID_ARGUMENT (NULL, wrong struct_size, a value out of range), BAD_STATE; collective
  * calls also have those of collective.h.
@@ -179,6 +175,9 @@ WEFT_EXPORT weft_result_t weft_shard_context_destroy(weft_shard_context_t contex
 
 #define WEFT_SHARD_PARAM_FROZEN 1u   /* no gradient */
 #define WEFT_SHARD_PARAM_NO_DECAY 2u /* no weight decay */
+/* Its gradients are not zeroed: the caller writes all of one where grad_unset of weft_shard_view_t is 1, and adds to it elsewhere;
+ * or it passes gradients to weft_shard_grad_ready, which does that. docs/sharding.md */
+#define WEFT_SHARD_PARAM_WRITES_GRAD 4u
 
 /* How many dimensions a param may have. */
 #define WEFT_SHARD_DIMS_MAX 32
@@ -223,11 +222,12 @@ WEFT_EXPORT weft_result_t weft_shard_unit_seal(weft_shard_unit_t unit);
 typedef struct weft_shard_view {
   size_t struct_size; /* set by the caller: sizeof(weft_shard_view_t) */
   void* data;         /* [count], 64-byte aligned; NULL for an empty param */
-  void* grad;   /* [count], of grad_dtype; NULL when frozen or empty, and outside of backward where
-                         gradients are sharded */
+  void*
+      grad; /* [count], of grad_dtype; NULL when frozen or empty, and outside of backward where gradients are sharded */
   size_t count; /* elements */
   weft_dtype_t dtype;
   weft_dtype_t grad_dtype; /* dtype, or float32 by policy */
+  int grad_unset; /* 1: grad holds nothing until grad_ready (WEFT_SHARD_PARAM_WRITES_GRAD) */
 } weft_shard_view_t;
 
 /* BAD_STATE before finalize, and outside of the unit's pre_ and post_ calls if its params are sharded. Any

@@ -66,10 +66,10 @@ WEFT_EXPORT weft_result_t weft_shard_pre_forward(weft_shard_unit_t unit, void* s
 WEFT_EXPORT weft_result_t weft_shard_post_forward(weft_shard_unit_t unit, void* stream);
 /* The unit's parameters are valid and its gradients may be written from here. */
 WEFT_EXPORT weft_result_t weft_shard_pre_backward(weft_shard_unit_t unit, void* stream);
-/* The gradient of `param` is complete for this micro-batch. grad NULL: it was written or added at
- * view.grad; otherwise it is [count] of grad_dtype elsewhere and is added to view.grad during the call. In the
- * reducing micro-batch the bucket's reduction starts when its last param is ready. Errors:
- * BAD_STATE (twice, frozen, outside backward). Any thread. */
+/* The gradient of `param` is complete for this micro-batch. grad NULL: it was written or added at view.grad; otherwise it is
+ * [count] of grad_dtype elsewhere and is added to view.grad, or copied where that is unset, during the call. In the reducing
+ * micro-batch the bucket's reduction starts when its last param is ready. Errors: BAD_STATE (twice, frozen, outside backward). Any
+ * thread. */
 WEFT_EXPORT weft_result_t weft_shard_grad_ready(weft_shard_param_t param, const void* grad,
                                                 void* stream);
 /* The unit is done: params not yet ready have no gradient in this micro-batch. */

@@ -58,8 +58,9 @@ class Context {
   }
 
   absl::StatusOr<int> AddParam(int unit, std::string_view name, const int64_t* shape, int ndim,
-                               weft_dtype_t dtype, bool frozen, bool decays = true) {
-    return builder_.AddParam(unit, name, shape, ndim, dtype, frozen, decays);
+                               weft_dtype_t dtype, bool frozen, bool decays = true,
+                               bool writes_grad = false) {
+    return builder_.AddParam(unit, name, shape, ndim, dtype, frozen, decays, writes_grad);
   }
 
   // The unit uses a param of an earlier unit, under this name.

@@ -50,8 +50,10 @@ bool GradientReducer::ReducesThisMicrobatch() const {
 
 absl::Status GradientReducer::Settle(const std::vector<int>& params) {
   if (!ReducesThisMicrobatch()) return absl::OkStatus();
-  for (const int param : params)
+  for (const int param : params) {
+    ZeroIfUnset(param);
     core_.runtime().readiness.Settle(param);
+  }
   if (!core_.options().overlap) return absl::OkStatus();
   return StartComplete();
 }
@@ -71,14 +73,36 @@ absl::Status GradientReducer::Start(int bucket) {
   Runtime& runtime = core_.runtime();
   if (runtime.unshard_manager.GradientsAreSharded(bucket)) {
     WEFT_ASSIGN_OR_RETURN(const bool fresh, runtime.unshard_manager.PlaceGradients(bucket));
-    if (fresh) ZeroUnsharded(bucket);
+    if (fresh) {
+      std::memset(runtime.unshard_manager.BucketData(bucket), 0,
+                  runtime.layout.buckets[static_cast<size_t>(bucket)].bytes);
+    }
   }
   return runtime.reduction.Start(bucket);
 }
 
-void GradientReducer::ZeroUnsharded(int bucket) const {
-  std::memset(core_.runtime().unshard_manager.BucketData(bucket), 0,
-              core_.runtime().layout.buckets[static_cast<size_t>(bucket)].bytes);
+// Nobody writes it any more before it is reduced.
+void GradientReducer::ZeroIfUnset(int param) {
+  Runtime& runtime = core_.runtime();
+  if (!runtime.clearing.Unset(param)) return;
+  const Space& space = runtime.layout.spaces[static_cast<size_t>(runtime.PlaceOf(param).space)];
+  std::memset(runtime.GradientOf(param), 0,
+              core_.SpecOf(param).count * DtypeSize(space.grad_dtype));
+  runtime.clearing.Written(param);
+}
+
+void GradientReducer::ClearBucket(int bucket) {
+  Runtime& runtime = core_.runtime();
+  runtime.clearing.ZeroBucket(bucket, runtime.unshard_manager.BucketData(bucket));
+  Section section(core_.mutex);
+  runtime.clearing.BucketBegins(bucket);
+}
+
+void GradientReducer::ClearWhole() {
+  Runtime& runtime = core_.runtime();
+  runtime.clearing.ZeroWhole(runtime.storage);
+  Section section(core_.mutex);
+  runtime.clearing.WholeBegins();
 }
 
 absl::Status GradientReducer::Fold() {
@@ -88,7 +112,7 @@ absl::Status GradientReducer::Fold() {
   }
   WEFT_RETURN_IF_ERROR(WaitForAll());
   AddToAccumulated();
-  core_.runtime().storage.ZeroGradients(core_.runtime().layout);
+  ClearWhole();
   ++folded_microbatches_;
   Section section(core_.mutex);
   fold_pending_ = false;

@@ -53,13 +53,16 @@ class GradientReducer {
   // From the first reduction's start to the last one's end; 0 if there was none.
   int64_t busy_ns() const WEFT_REQUIRES(core_.mutex);
 
-  void ZeroUnsharded(int bucket) const;
+  // Gradients begin anew: of a bucket that has just got its place, or all that are whole at rest.
+  void ClearBucket(int bucket);
+  void ClearWhole();
 
  private:
   bool ReducesThisMicrobatch() const WEFT_REQUIRES(core_.mutex);
   // BAD_STATE if the unit's reductions are not under way: waiting for them might never end.
   absl::Status CheckUnderWay(int unit) const WEFT_REQUIRES(core_.mutex);
   absl::Status Start(int bucket) WEFT_REQUIRES(core_.mutex);
+  void ZeroIfUnset(int param) WEFT_REQUIRES(core_.mutex);
   // Waits for all of them, also after one failed. Returns the first failure.
   absl::Status WaitForStarted(const std::vector<StartedReduce>& started);
   absl::Status WaitForAll();

@@ -65,6 +65,7 @@ absl::StatusOr<ParamView> ParamAccess::View(int param) {
   } else if (state.units().Of(spec.unit).InBackward()) {
     view.grad = runtime.UnshardedGradient(param);
   }
+  view.grad_unset = runtime.clearing.Unset(param);
   return view;
 }
 

@@ -24,6 +24,7 @@ struct ParamView {
   size_t count = 0;
   weft_dtype_t dtype = WEFT_FLOAT32;
   weft_dtype_t grad_dtype = WEFT_FLOAT32;
+  bool grad_unset = false;  // grad holds nothing yet
 };
 
 class ParamAccess {

@@ -19,6 +19,7 @@ Runtime::Runtime(const Registry& declared, Layout planned, Storage allocated, Ex
       calls(std::move(made)),
       state(registry),
       readiness(layout),
+      clearing(registry, layout),
       updates(layout, storage, calls, *options.purposes, gather_groups),
       unit_gathers(layout, storage, calls, registry.units(), *options.purposes, gather_groups),
       unit_places(layout, registry.units(), state.units()),

@@ -23,6 +23,7 @@
 #include "shard/layout/storage.h"
 #include "shard/optimizer/callers_turn.h"
 #include "shard/optimizer/shard_optimizer.h"
+#include "shard/step/gradient_clearing.h"
 #include "shard/step/readiness.h"
 #include "shard/step/recorded_steps.h"
 #include "shard/step/reduction.h"
@@ -64,6 +65,7 @@ struct Runtime {
   const ExtentCalls calls;
   StepState state;
   Readiness readiness;
+  GradientClearing clearing;
   std::unique_ptr<ShardOptimizer> optimizer;  // may be nullptr
   CallersTurn callers_turn;
   GatherGroups gather_groups;

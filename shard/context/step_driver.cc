@@ -4,6 +4,7 @@
 #include "shard/context/step_driver.h"
 
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <utility>
 
@@ -63,7 +64,7 @@ absl::Status StepDriver::Begin(weft_shard_mode_t mode, uint64_t tag) {
   reducer_.BeginStep();
   gather_waited_ns_ = 0;
   clock_.Begin();
-  if (mode == WEFT_SHARD_TRAIN) runtime().storage.ZeroGradients(runtime().layout);
+  if (mode == WEFT_SHARD_TRAIN) reducer_.ClearWhole();
   return absl::OkStatus();
 }
 
@@ -176,6 +177,7 @@ absl::Status StepDriver::GradReady(int param, const void* grad) {
   void* own = nullptr;
   const ParamSpec* spec = nullptr;
   weft_dtype_t dtype = WEFT_FLOAT32;
+  bool unset = false;
   {
     Section section(core_.mutex);
     WEFT_RETURN_IF_ERROR(core_.CheckUsable("grad_ready"));
@@ -189,10 +191,18 @@ absl::Status StepDriver::GradReady(int param, const void* grad) {
       WEFT_RETURN_IF_ERROR(CheckApart(*spec, dtype, own, grad));
     }
     WEFT_RETURN_IF_ERROR(state().ClaimGradient(param));
+    unset = runtime().clearing.Unset(param);
   }
   // The claim keeps everybody else, reductions too, away from this gradient.
-  if (grad != nullptr && own != nullptr) AddTo(own, grad, spec->count, dtype, core_.isa());
+  if (grad != nullptr && own != nullptr) {
+    if (unset) {
+      std::memcpy(own, grad, spec->count * DtypeSize(dtype));
+    } else {
+      AddTo(own, grad, spec->count, dtype, core_.isa());
+    }
+  }
   Section section(core_.mutex);
+  runtime().clearing.Written(param);
   if (!state().GradientReady(param)) return absl::OkStatus();
   reducer_.AssertMutexHeld();
   return reducer_.Settle({param});
@@ -371,7 +381,7 @@ absl::Status StepDriver::MakeGradients(int unit) {
           works, StrCat("making room for the gradients of unit ", core_.UnitOf(unit).name, ": "),
           &gather_waited_ns_, core_.UnitOf(unit).name));
     }
-    if (fresh) reducer_.ZeroUnsharded(bucket);
+    if (fresh) reducer_.ClearBucket(bucket);
   }
   return absl::OkStatus();
 }

@@ -95,7 +95,8 @@ absl::StatusOr<int> Registry::BeginUnit(std::string_view name, const Placement& 
 }
 
 absl::StatusOr<int> Registry::AddParam(int unit, std::string_view name, const int64_t* shape,
-                                       int ndim, weft_dtype_t dtype, bool frozen, bool decays) {
+                                       int ndim, weft_dtype_t dtype, bool frozen, bool decays,
+                                       bool writes_grad) {
   WEFT_RETURN_IF_ERROR(CheckName("unit_add_param", "the parameter", name));
   const std::string what = StrCat("parameter ", name);
   WEFT_RETURN_IF_ERROR(CheckDimensions("unit_add_param", what, ndim));
@@ -133,6 +134,7 @@ absl::StatusOr<int> Registry::AddParam(int unit, std::string_view name, const in
                      .dtype = dtype,
                      .frozen = frozen,
                      .decays = decays,
+                     .writes_grad = writes_grad,
                      .count = count,
                      .global = WholeTensor(name, dimensions, count)});
   ++units_[static_cast<size_t>(unit)].param_count;

@@ -33,6 +33,7 @@ struct ParamSpec {
   weft_dtype_t dtype = WEFT_FLOAT32;
   bool frozen = false;
   bool decays = true;          // weight decay of the context's optimizer applies
+  bool writes_grad = false;    // the caller writes its first gradient: no zeros before it
   size_t count = 1;            // elements
   int group = 0;               // of the optimizer's param groups
   GlobalInterval global = {};  // what it is in a checkpoint: all of a tensor of its own by default
@@ -70,7 +71,8 @@ class Registry {
   // `shape` has `ndim` dimensions. INVALID_ARGUMENT for a bad name, dtype or shape, BAD_STATE if
   // the unit is sealed.
   absl::StatusOr<int> AddParam(int unit, std::string_view name, const int64_t* shape, int ndim,
-                               weft_dtype_t dtype, bool frozen, bool decays = true);
+                               weft_dtype_t dtype, bool frozen, bool decays = true,
+                               bool writes_grad = false);
 
   // The unit uses `param` of an earlier unit. INVALID_ARGUMENT for a bad name, or a param of this unit.
   absl::Status TieParam(int unit, std::string_view name, int param);

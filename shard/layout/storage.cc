@@ -97,13 +97,6 @@ std::byte* Storage::Accumulated(const Layout& layout, const Extent& extent) cons
          (whole ? extent.range.begin : extent.own_begin) * accumulated_element_bytes_[space];
 }
 
-void Storage::ZeroGradients(const Layout& layout) const {
-  for (size_t i = 0; i < grads_.size(); ++i) {
-    const bool whole = !layout.spaces[i].placement.gradients_sharded;
-    if (whole && grads_[i].bytes() > 0) std::memset(grads_[i].data(), 0, grads_[i].bytes());
-  }
-}
-
 size_t Storage::data_bytes() const {
   return TotalBytes(data_);
 }

@@ -63,9 +63,6 @@ class Storage {
   // What was accumulated of the same elements.
   std::byte* Accumulated(const Layout& layout, const Extent& extent) const;
 
-  // Those that are unsharded at rest; the others are overwritten by every reduction.
-  void ZeroGradients(const Layout& layout) const;
-
   // Bytes of parameters, and of gradients, accumulated ones included.
   size_t data_bytes() const;
   size_t grad_bytes() const;

@@ -184,6 +184,39 @@ class Training(ShardTest):
             self.assertEqual([[1 - 0.5 * 3] * 2] * 3, out.tolist())
             context.destroy()
 
+    def test_a_gradient_that_is_written_is_unset_until_it_is_ready(self):
+        numpy = self.numpy
+        for preset in ("no_shard", "full_shard"):
+            context = self.shard.Context(self.local(1)[0])
+            context.set_optimizer("sgd", momentum=0)
+            with context.add_unit("linear", preset) as unit:
+                weight = unit.add_param("w", value=numpy.zeros(3, numpy.float32), writes_grad=True)
+                bias = unit.add_param("b", value=numpy.zeros(3, numpy.float32))
+            context.finalize()
+            self.assertEqual((True, False), (weight.info().writes_grad, bias.info().writes_grad))
+            with context.step():
+                for index, last in enumerate((False, True)):
+                    with context.microbatch(index, last=last):
+                        with unit.forward():
+                            pass
+                        with unit.backward():
+                            self.assertEqual((not last, False), (weight.grad_unset, bias.grad_unset))
+                            self.assertEqual(weight.grad_unset, weight.view().grad_unset)
+                            numpy.asarray(bias.grad)[:] += 1
+                            if weight.grad_unset:
+                                numpy.asarray(weight.grad)[:] = 1
+                                weight.grad_ready()
+                            else:
+                                weight.grad_ready(numpy.ones(3, numpy.float32))
+                            bias.grad_ready()
+                context.finish()
+                context.optimizer_step(1)
+            out = numpy.empty(3, numpy.float32)
+            for param in (weight, bias):
+                param.read(out)
+                self.assertEqual([-2] * 3, out.tolist())
+            context.destroy()
+
     def test_param_groups(self):
         model = self.shard.Context(self.local(1)[0])
         model.set_optimizer("adamw", beta1=0, weight_decay=0.25)

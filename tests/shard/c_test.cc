@@ -119,8 +119,8 @@ TEST_F(ShardCTest, RefusesNullInsideOfAParam) {
                 "shape of w is NULL");
   ExpectRefused(AddParam(unit, "w", &shape, 1, WEFT_FLOAT32, 0, nullptr), WEFT_INVALID_ARGUMENT,
                 "param is NULL");
-  ExpectRefused(AddParam(unit, "w", &shape, 1, WEFT_FLOAT32, 6, &param), WEFT_INVALID_ARGUMENT,
-                "flags of w are 6");
+  ExpectRefused(AddParam(unit, "w", &shape, 1, WEFT_FLOAT32, 10, &param), WEFT_INVALID_ARGUMENT,
+                "flags of w are 10");
   EXPECT_EQ(AddParam(unit, "scalar", nullptr, 0, WEFT_FLOAT32, 0, &param), WEFT_SUCCESS);
 }
 
@@ -294,6 +294,55 @@ TEST_F(ShardCTest, TrainsAStep) {
   ASSERT_EQ(weft_shard_step_end(context_), WEFT_SUCCESS);
   EXPECT_EQ(weft_shard_abort_step(context_, nullptr), WEFT_SUCCESS);
   ExpectRefused(StepBegin(context_, WEFT_SHARD_TRAIN, 0), WEFT_ABORTED, "no reason given");
+}
+
+// Gradients of two params that are written: one in place, one not at all in the second micro-batch, nor in the second step.
+TEST_F(ShardCTest, AGradientThatIsWrittenIsUnsetUntilItIsReady) {
+  constexpr int64_t kCount = 3;
+  weft_shard_unit_t unit = nullptr;
+  ASSERT_EQ(weft_shard_unit_begin(context_, "linear", nullptr, &unit), WEFT_SUCCESS);
+  weft_shard_param_t params[2] = {};
+  ASSERT_EQ(AddParam(unit, "w", &kCount, 1, WEFT_FLOAT32, WEFT_SHARD_PARAM_WRITES_GRAD, &params[0]),
+            WEFT_SUCCESS);
+  ASSERT_EQ(AddParam(unit, "v", &kCount, 1, WEFT_FLOAT32, WEFT_SHARD_PARAM_WRITES_GRAD, &params[1]),
+            WEFT_SUCCESS);
+  ASSERT_EQ(weft_shard_unit_seal(unit), WEFT_SUCCESS);
+  weft_shard_plan_t plan = {sizeof(plan)};
+  ASSERT_EQ(weft_shard_context_finalize(context_, &plan), WEFT_SUCCESS);
+  const auto view_of = [](weft_shard_param_t param) {
+    weft_shard_view_t view = {sizeof(view)};
+    EXPECT_EQ(weft_shard_param_view(param, &view), WEFT_SUCCESS);
+    return view;
+  };
+  EXPECT_EQ(view_of(params[0]).grad_unset, 0);
+  const float twos[] = {2, 2, 2};
+  for (int step = 0; step < 2; ++step) {
+    ASSERT_EQ(StepBegin(context_, WEFT_SHARD_TRAIN, 0), WEFT_SUCCESS);
+    for (int microbatch = 0; microbatch < 2; ++microbatch) {
+      ASSERT_EQ(MicrobatchBegin(context_, microbatch, microbatch), WEFT_SUCCESS);
+      ASSERT_EQ(weft_shard_pre_forward(unit, nullptr), WEFT_SUCCESS);
+      ASSERT_EQ(weft_shard_post_forward(unit, nullptr), WEFT_SUCCESS);
+      ASSERT_EQ(weft_shard_pre_backward(unit, nullptr), WEFT_SUCCESS);
+      const weft_shard_view_t view = view_of(params[0]);
+      EXPECT_EQ(view.grad_unset, microbatch == 0 ? 1 : 0);
+      for (int64_t i = 0; i < kCount; ++i) {
+        float& value = static_cast<float*>(view.grad)[i];
+        value = view.grad_unset != 0 ? 1 : value + 1;
+      }
+      ASSERT_EQ(weft_shard_grad_ready(params[0], nullptr, nullptr), WEFT_SUCCESS);
+      EXPECT_EQ(view_of(params[0]).grad_unset, 0);
+      if (step == 0 && microbatch == 0)
+        ASSERT_EQ(weft_shard_grad_ready(params[1], twos, nullptr), WEFT_SUCCESS);
+      ASSERT_EQ(weft_shard_post_backward(unit, nullptr), WEFT_SUCCESS);
+      ASSERT_EQ(weft_shard_microbatch_end(context_, nullptr), WEFT_SUCCESS);
+    }
+    ASSERT_EQ(weft_shard_finish(context_, nullptr, nullptr), WEFT_SUCCESS);
+    for (int64_t i = 0; i < kCount; ++i) {
+      EXPECT_EQ(static_cast<float*>(view_of(params[0]).grad)[i], 2);
+      EXPECT_EQ(static_cast<float*>(view_of(params[1]).grad)[i], step == 0 ? 2 : 0);
+    }
+    ASSERT_EQ(weft_shard_step_end(context_), WEFT_SUCCESS);
+  }
 }
 
 }  // namespace

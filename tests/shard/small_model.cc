@@ -129,6 +129,11 @@ absl::Status HandOver(Context& context, const ModelParam& param, const Scenario&
     WriteElements(dtype, gradient, buffer.data() + 1);
     return context.GradReady(index, buffer.data() + 1);
   }
+  EXPECT_TRUE(param.writes_grad || !view.grad_unset);
+  if (view.grad_unset) {
+    WriteElements(dtype, gradient, view.grad);
+    return context.GradReady(index, nullptr);
+  }
   Elements sums = ReadElements(dtype, view.grad, view.count);
   for (size_t i = 0; i < sums.size(); ++i)
     sums[i] = Add(dtype, sums[i], gradient[i]);
@@ -211,7 +216,7 @@ size_t ModelParam::count() const {
 }
 
 std::vector<ModelParam> SmallModel() {
-  return {
+  std::vector<ModelParam> model = {
       {"embed", "embed.tokens", {19, 11}, WEFT_FLOAT32},
       {"embed", "embed.positions", {5, 11}, WEFT_FLOAT32},
       {"blocks.0", "blocks.0.norm", {11}, WEFT_FLOAT32},
@@ -227,6 +232,9 @@ std::vector<ModelParam> SmallModel() {
       {"head", "head.bias", {2}, WEFT_FLOAT32},
       {"head", "head.temperature", {1, 1, 1}, WEFT_FLOAT64},
   };
+  for (const size_t p : {1, 3, 4, 5, 6, 7, 8, 11})
+    model[p].writes_grad = true;
+  return model;
 }
 
 absl::Status Declare(Context& context, const std::vector<ModelParam>& model,
@@ -242,7 +250,7 @@ absl::Status Declare(Context& context, const std::vector<ModelParam>& model,
     WEFT_RETURN_IF_ERROR(context
                              .AddParam(unit, param.name, param.shape.data(),
                                        static_cast<int>(param.shape.size()), param.dtype,
-                                       param.frozen, param.decays)
+                                       param.frozen, param.decays, param.writes_grad)
                              .status());
   }
   return context.SealUnit(unit);

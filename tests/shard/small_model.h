@@ -24,11 +24,13 @@ struct ModelParam {
   weft_dtype_t dtype;
   bool frozen = false;
   bool decays = true;
+  bool writes_grad = false;
 
   size_t count() const;
 };
 
-// Matrices, vectors, scalars, empty and frozen params of four types in five units.
+// Matrices, vectors, scalars, empty and frozen params of four types in five units. The gradients of some are zeroed, those of
+// others written.
 std::vector<ModelParam> SmallModel();
 
 // Declares the model; unit and param indices count from 0 in its order.

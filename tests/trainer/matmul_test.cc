@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 
 #include "tests/trainer/finite_difference.h"
 #include "trainer/ops.h"
@@ -29,7 +30,7 @@ TEST(ReferenceMatmul, BackwardIsTheGradientOfForward) {
     matmul->BackwardInput(weights.data(), w.data(), more.data(), shape, transposed, /*adds=*/true);
     for (size_t i = 0; i < more.size(); i++)
       EXPECT_NEAR(more[i], 2 + dx[i], 1e-13) << i;
-    matmul->BackwardWeight(x.data(), weights.data(), dw.data(), shape, transposed);
+    matmul->BackwardWeight(x.data(), weights.data(), {dw.data()}, shape, transposed);
     ExpectGradient("x", x.data(), dx.data(), x.size(), f);
     ExpectGradient("w", w.data(), dw.data(), w.size(), f);
   }
@@ -63,8 +64,11 @@ double Difference(Precision precision, MatmulShape s, bool transposed) {
     m.BackwardInput(dy.data(), w.data(), dx, s, transposed, /*adds=*/true);
   });
   compare(s.k * s.n, [&](Matmul<float>& m, float* dw) {
-    m.BackwardWeight(x.data(), dy.data(), dw, s, transposed);
-    m.BackwardWeight(x.data(), dy.data(), dw, s, transposed);  // adds
+    m.BackwardWeight(x.data(), dy.data(), {dw}, s, transposed);
+    m.BackwardWeight(x.data(), dy.data(), {dw}, s, transposed);  // adds
+  });
+  compare(s.k * s.n, [&](Matmul<float>& m, float* dw) {
+    m.BackwardWeight(x.data(), dy.data(), {dw, /*unset=*/true}, s, transposed);
   });
   return worst;
 }
@@ -111,6 +115,22 @@ void ExpectSameNumbers(const std::vector<float>& expected, const std::vector<uin
   }
 }
 
+// A training step's bits do not depend on which gradients the library leaves unset.
+TEST(Matmul, AnUnsetGradientBecomesWhatIsAddedToZeros) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16, Precision::kFp16}) {
+    if (!PrecisionSupported(precision)) continue;
+    for (const MatmulShape& s : {MatmulShape{33, 17, 9}, {2048, 384, 1152}, {64, 48, 32}}) {
+      const auto x = ToFloat(RandomValues(s.m * s.k, 1)), dy = ToFloat(RandomValues(s.m * s.n, 2));
+      std::vector<float> unset(s.k * s.n, kNan), zeros(s.k * s.n);
+      const auto matmul = MakeMatmul<float>(precision);
+      matmul->BackwardWeight(x.data(), dy.data(), {unset.data(), true}, s, true);
+      matmul->BackwardWeight(x.data(), dy.data(), {zeros.data()}, s, true);
+      EXPECT_EQ(unset, zeros) << NameOf(precision) << " " << s.m << " " << s.k << " " << s.n;
+    }
+  }
+}
+
 // Inputs that are bfloat16 already, in rows that are apart, and results that become it.
 TEST(Matmul, ReadsAndWritesBf16WhereItLies) {
   if (!PrecisionSupported(Precision::kBf16)) GTEST_SKIP() << "oneDNN has no bf16 on this CPU";
@@ -127,14 +147,14 @@ TEST(Matmul, ReadsAndWritesBf16WhereItLies) {
         std::vector<float> y(s.m * s.n), dx(s.m * s.k), dw(s.k * s.n), dw_apart = dw;
         matmul->Forward(x.data(), w.data(), {bias.data()}, y.data(), s, transposed);
         matmul->BackwardInput(dy.data(), w.data(), dx.data(), s, transposed);
-        matmul->BackwardWeight(x.data(), dy.data(), dw.data(), s, transposed);
+        matmul->BackwardWeight(x.data(), dy.data(), {dw.data()}, s, transposed);
         auto y_apart = Apart(y, s.m, s.n), dx_apart = Apart(dx, s.m, s.k);
         matmul->Forward(x_view, w.data(), {bias.data()}, {y_apart.data(), kBf16, s.n + 3}, s,
                         transposed);
         ExpectSameNumbers(y, y_apart, s.m, s.n);
         matmul->BackwardInput(dy_view, w.data(), {dx_apart.data(), kBf16, s.k + 3}, s, transposed);
         ExpectSameNumbers(dx, dx_apart, s.m, s.k);
-        matmul->BackwardWeight(x_view, dy_view, dw_apart.data(), s, transposed);
+        matmul->BackwardWeight(x_view, dy_view, {dw_apart.data()}, s, transposed);
         for (size_t i = 0; i < dw.size(); i++)
           ASSERT_NEAR(dw_apart[i], dw[i], Bound(s)) << i;
       }

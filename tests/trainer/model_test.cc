@@ -374,10 +374,10 @@ TEST(OutputHead, TilesGiveTheGradientsOfTheWhole) {
   std::vector<Token> targets(kRows);
   for (size_t i = 0; i < kRows; i++)
     targets[i] = Token(i * 7 % 9);
-  std::vector<double> logits(kRows * kPadded), dweight(kPadded * kWidth), dhidden(kRows * kWidth),
-      dx(kRows * kWidth), dw(kPadded * kWidth);
+  std::vector<double> logits(kRows * kPadded), dhidden(kRows * kWidth), dx(kRows * kWidth),
+      dw(kPadded * kWidth), dweight(kPadded * kWidth, std::nan(""));  // it is unset
   const double loss = head.Backward(weight.data(), hidden.data(), targets.data(), kRows, 0.5,
-                                    dweight.data(), dhidden.data());
+                                    {dweight.data(), true}, dhidden.data());
   const MatmulShape whole = {kRows, kWidth, kPadded};
   matmul->Forward(hidden.data(), weight.data(), {}, logits.data(), whole, true);
   EXPECT_NEAR(loss,
@@ -385,7 +385,7 @@ TEST(OutputHead, TilesGiveTheGradientsOfTheWhole) {
                                              NumberType::kFloat64, kRows, 9, kPadded),
               1e-9);
   EXPECT_NEAR(head.Loss(weight.data(), hidden.data(), targets.data(), kRows), loss, 1e-9);
-  matmul->BackwardWeight(hidden.data(), logits.data(), dw.data(), whole, true);
+  matmul->BackwardWeight(hidden.data(), logits.data(), {dw.data()}, whole, true);
   matmul->BackwardInput(logits.data(), weight.data(), dx.data(), whole, true);
   for (size_t i = 0; i < dw.size(); i++)
     EXPECT_NEAR(dweight[i], dw[i], 1e-11);

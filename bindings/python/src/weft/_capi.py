@@ -259,6 +259,7 @@ class weft_shard_settings_t(Structure):
 
 WEFT_SHARD_PARAM_FROZEN = 1
 WEFT_SHARD_PARAM_NO_DECAY = 2
+WEFT_SHARD_PARAM_WRITES_GRAD = 4
 WEFT_SHARD_DIMS_MAX = 32
 
 
@@ -281,6 +282,7 @@ class weft_shard_view_t(Structure):
         ("count", c_size_t),
         ("dtype", c_int),
         ("grad_dtype", c_int),
+        ("grad_unset", c_int),
     ]
 
 

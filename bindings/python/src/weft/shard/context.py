@@ -40,6 +40,7 @@ class ParamSpec(NamedTuple):
     value: Any = None
     frozen: bool = False
     decay: bool = True
+    writes_grad: bool = False
 
 
 class Context:
@@ -182,7 +183,8 @@ class Context:
         specs, structs, kept = list(params), [], []
         for spec in specs:
             of_type(spec, ParamSpec, "a param")
-            struct, dims = param_struct(spec.name, *shape_and_type(spec.shape, spec.dtype, spec.value), spec.frozen, spec.decay)
+            struct, dims = param_struct(spec.name, *shape_and_type(spec.shape, spec.dtype, spec.value), spec.frozen, spec.decay,
+                                        spec.writes_grad)
             structs.append(struct)
             kept.append(dims)
         n = len(specs)

@@ -32,6 +32,7 @@ class View(NamedTuple):
     count: int  # type: ignore[assignment]
     dtype: DType
     grad_dtype: DType
+    grad_unset: bool  # as Param.grad_unset
 
 
 class Part(NamedTuple):
@@ -110,7 +111,7 @@ class Param:
 
     @property
     def grad(self) -> Array | None:
-        """Where its gradient is to be written or added, zeroed before. None of a frozen one, and where gradients are sharded, outside of backward."""
+        """Where its gradient is to be written or added, zeroed before unless `grad_unset`. None of a frozen one, and where gradients are sharded, outside of backward."""
         view = self._ask()
         address, known = view.grad or 0, self._grad
         if not address and (self._count or view.grad is None and self.info().frozen):
@@ -119,12 +120,17 @@ class Param:
             known = self._grad = Array(address, view.grad_dtype, self._shape, self._lent, place_of(self._handle, _grad_address))
         return known
 
+    @property
+    def grad_unset(self) -> bool:
+        """Whether `grad` holds nothing yet: write all of it. Of a param that was declared with writes_grad, in backward until grad_ready."""
+        return bool(self._ask().grad_unset)
+
     def view(self) -> View:
         """Both as addresses, for bindings: one call, and nothing is kept."""
         view = self._ask()
         if self._grad_dtype is None:
             self._grad_dtype = DType(view.grad_dtype)
-        return View(view.data or 0, view.grad or 0, self._count, self._dtype, self._grad_dtype)
+        return View(view.data or 0, view.grad or 0, self._count, self._dtype, self._grad_dtype, bool(view.grad_unset))
 
     def part(self) -> Part:
         """What this rank keeps. For an optimizer of your own: update `data` from `grad` after finish, then call Context.params_updated."""
@@ -190,7 +196,8 @@ class Param:
             any_thread(Borrowed(info.tied_to, self._handle.owner), library.weft_shard_param_info, ctypes.byref(whole))
             tied_to = whole.name.decode("utf-8", "replace")
         return record(ParamInfo, info, tied_to=tied_to, shape=tuple(info.shape[:info.ndim]), frozen=bool(info.flags & _capi.WEFT_SHARD_PARAM_FROZEN),
-                      decay=not info.flags & _capi.WEFT_SHARD_PARAM_NO_DECAY)
+                      decay=not info.flags & _capi.WEFT_SHARD_PARAM_NO_DECAY,
+                      writes_grad=bool(info.flags & _capi.WEFT_SHARD_PARAM_WRITES_GRAD))
 
     # ---- state, for checkpoints of your own ----
 

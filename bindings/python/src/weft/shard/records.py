@@ -103,6 +103,7 @@ class ParamInfo(NamedTuple):
     dtype: DType
     frozen: bool
     decay: bool
+    writes_grad: bool
     index: int  # type: ignore[assignment]
     group: int
 

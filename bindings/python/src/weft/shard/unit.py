@@ -55,12 +55,13 @@ class Unit:
     # ---- declaring ----
 
     def add_param(self, name: str, shape: Sequence[int] | None = None, dtype: AnyDType | None = None, *, value: Any = None, frozen: bool = False,
-                  decay: bool = True, group: ParamGroup | int | None = None) -> Param:
+                  decay: bool = True, group: ParamGroup | int | None = None, writes_grad: bool = False) -> Param:
         """A param, in the order in which forward uses them. Shape and type are those of `value` if they are not given (else float32); finalize loads it.
-        frozen: no gradient; decay False: no weight decay; group: of Context.add_param_group."""
+        frozen: no gradient; decay False: no weight decay; group: of Context.add_param_group; writes_grad: its gradients are not zeroed, so write all of
+        one where Param.grad_unset is True, or pass gradients to grad_ready."""
         shape, number = shape_and_type(shape, dtype, value)
         handle = Borrowed(None, self._handle.owner)
-        config, kept = param_struct(name, shape, number, frozen, decay)
+        config, kept = param_struct(name, shape, number, frozen, decay, writes_grad)
         in_turn(self._handle, library.weft_shard_unit_add_param, ctypes.byref(config), ctypes.byref(handle))
         del kept
         param = self._added(handle)
@@ -204,9 +205,11 @@ def shape_and_type(shape: Sequence[int] | None, dtype: AnyDType | None, value: A
     return tuple(shape), DType.FLOAT32 if dtype is None else dtype_number(dtype)
 
 
-def param_struct(name: str, shape: Sequence[int], dtype: int, frozen: bool, decay: bool) -> tuple[_capi.weft_shard_param_config_t, object]:
+def param_struct(name: str, shape: Sequence[int], dtype: int, frozen: bool, decay: bool,
+                 writes_grad: bool) -> tuple[_capi.weft_shard_param_config_t, object]:
     """The struct of C, and what must live until the call has returned."""
     dims = dimensions(shape)
-    flags = (_capi.WEFT_SHARD_PARAM_FROZEN if frozen else 0) | (0 if decay else _capi.WEFT_SHARD_PARAM_NO_DECAY)
+    flags = ((_capi.WEFT_SHARD_PARAM_FROZEN if frozen else 0) | (0 if decay else _capi.WEFT_SHARD_PARAM_NO_DECAY)
+             | (_capi.WEFT_SHARD_PARAM_WRITES_GRAD if writes_grad else 0))
     return _capi.weft_shard_param_config_t(ctypes.sizeof(_capi.weft_shard_param_config_t), utf8(name, "name"), ctypes.addressof(dims), len(shape), dtype,
                                            flags), dims

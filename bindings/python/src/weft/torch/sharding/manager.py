@@ -177,7 +177,7 @@ class FullyShard(NotCopied):
             outer = next((units[name] for name in one.outer if name in units), None)
             unit, declared = self.context.add_unit(one.name, policy, outer), []
             for names, tensor in one.params:
-                param = unit.add_param(names[0], tuple(tensor.shape), dtype_of(tensor), frozen=not tensor.requires_grad)
+                param = unit.add_param(names[0], tuple(tensor.shape), dtype_of(tensor), frozen=not tensor.requires_grad, writes_grad=True)
                 declared.append(ManagedParam(names, tensor, param))
             unit.seal()
             units[one.name] = unit
