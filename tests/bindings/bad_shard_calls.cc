@@ -357,7 +357,7 @@ void AddParamFaults(std::vector<BadCall>* calls) {
       {"dtype_minus_1", "number -1", "w", {4}, 1, -1, 0},
       {"dtype_int32", "int32", "w", {4}, 1, WEFT_INT32, 0},
       {"frozen_dtype_99", "number 99", "w", {4}, 1, 99, WEFT_SHARD_PARAM_FROZEN},
-      {"unknown_flags", "flags of w are 6", "w", {4}, 1, f32, 6},
+      {"unknown_flags", "flags of w are 66", "w", {4}, 1, f32, 66},
       {"every_flag", "flags of w are 4294967295", "w", {4}, 1, f32, UINT32_MAX},
   };
   for (const Fault& f : faults) {
