@@ -331,8 +331,9 @@ TEST_F(ShardCTest, AGradientThatIsWrittenIsUnsetUntilItIsReady) {
       }
       ASSERT_EQ(weft_shard_grad_ready(params[0], nullptr, nullptr), WEFT_SUCCESS);
       EXPECT_EQ(view_of(params[0]).grad_unset, 0);
-      if (step == 0 && microbatch == 0)
+      if (step == 0 && microbatch == 0) {
         ASSERT_EQ(weft_shard_grad_ready(params[1], twos, nullptr), WEFT_SUCCESS);
+      }
       ASSERT_EQ(weft_shard_post_backward(unit, nullptr), WEFT_SUCCESS);
       ASSERT_EQ(weft_shard_microbatch_end(context_, nullptr), WEFT_SUCCESS);
     }
