@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,28 @@
 
 namespace calls = weft::shard_calls;
 using weft::Guarded;
+
+namespace {
+
+// Of runs[i]; `forwarded`: the units that have run forward before.
+absl::Status CheckRun(const char* call, weft_shard_context_t context, const weft_shard_run_t& run,
+                      size_t i, const std::set<int>& forwarded) {
+  WEFT_RETURN_IF_ERROR(calls::Check(call, run.unit));
+  if (run.unit->owner != context) {
+    return calls::Invalid(
+        call, weft::StrCat("runs[", i, "].unit is of another context; pass units of this one"));
+  }
+  if (run.backward != 0 && run.backward != 1) {
+    return calls::Invalid(call, weft::StrCat("runs[", i, "].backward is ", run.backward,
+                                             "; pass 0 for forward, 1 for backward"));
+  }
+  if (run.backward == 0 || forwarded.count(run.unit->index) > 0) return absl::OkStatus();
+  return calls::Invalid(call,
+                        weft::StrCat("runs[", i, "] is backward of unit ", run.unit->name,
+                                     ", which has not run forward before; put its forward first"));
+}
+
+}  // namespace
 
 extern "C" {
 
@@ -78,6 +101,26 @@ weft_result_t weft_shard_hint_order(weft_shard_context_t context, const weft_sha
       order.push_back(units[i]->index);
     }
     return context->context->builder().HintOrder(order);
+  });
+}
+
+weft_result_t weft_shard_hint_runs(weft_shard_context_t context, const weft_shard_run_t* runs,
+                                   size_t n) {
+  return Guarded([&]() -> absl::Status {
+    constexpr char kCall[] = "shard_hint_runs";
+    WEFT_RETURN_IF_ERROR(calls::Check(kCall, context));
+    if (runs == nullptr && n > 0) {
+      return calls::Invalid(kCall, weft::StrCat("runs is NULL; pass ", n, " runs"));
+    }
+    std::vector<weft::UnitRun> hinted;
+    std::set<int> forwarded;
+    for (size_t i = 0; i < n; ++i) {
+      WEFT_RETURN_IF_ERROR(CheckRun(kCall, context, runs[i], i, forwarded));
+      const int unit = runs[i].unit->index;
+      forwarded.insert(unit);
+      hinted.push_back({unit, runs[i].backward == 1});
+    }
+    return context->context->builder().HintRuns(hinted);
   });
 }
 

@@ -63,6 +63,7 @@ constexpr NamedSize kStructs[] = {
     WEFT_NAMED_SIZE(weft_shard_rank_report_t),
     WEFT_NAMED_SIZE(weft_shard_read_t),
     WEFT_NAMED_SIZE(weft_shard_report_t),
+    WEFT_NAMED_SIZE(weft_shard_run_t),
     WEFT_NAMED_SIZE(weft_shard_settings_t),
     WEFT_NAMED_SIZE(weft_shard_state_part_t),
     WEFT_NAMED_SIZE(weft_shard_state_scalars_t),

@@ -89,6 +89,23 @@ WEFT_EXPORT weft_result_t weft_shard_param_interval(weft_shard_param_t param, in
 WEFT_EXPORT weft_result_t weft_shard_hint_order(weft_shard_context_t context,
                                                 const weft_shard_unit_t* units, size_t n);
 
+/* One pass through a unit, from its pre_ to its post_ call. */
+typedef struct weft_shard_run {
+  weft_shard_unit_t unit;
+  int backward; /* 0: pre_forward, post_forward; 1: pre_backward, post_backward */
+} weft_shard_run_t;
+
+/* Says which passes a micro-batch of a training step makes, runs[0..n), where units are not used as weft_shard_hint_order can
+ * say it: forward and backward of one unit by turns, as a stage of a pipeline makes them for the micro-batches in flight (forward,
+ * forward, backward, forward, backward, backward), or two backwards for each forward, for the gradients of inputs and those of
+ * weights. A pipeline's step is one micro-batch to weft: its gradients are reduced once, with the last backward. The first step
+ * follows the plan then, as weft_shard_hint_order says; an EVAL step is expected to make the forwards alone. weft_shard_unit_within
+ * does not count. n 0: as without hints. Call it before finalize, with the same list on all ranks; the last call of the two counts.
+ * Errors: INVALID_ARGUMENT (NULL, `backward` that is neither 0 nor 1, a unit of another context, backward of a unit before any
+ * forward of it), BAD_STATE after finalize. */
+WEFT_EXPORT weft_result_t weft_shard_hint_runs(weft_shard_context_t context,
+                                               const weft_shard_run_t* runs, size_t n);
+
 /* Says that forward uses `unit` inside `outer`, as modules that call others are nested: between the outer one's pre_forward
  * and post_forward, and in backward between its pre_backward and post_backward. The plan, the budget and the prefetching of the first step then
  * keep the outer unit meanwhile; without it they take one unit to end before the next one begins. weft_shard_hint_order

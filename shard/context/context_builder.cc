@@ -44,6 +44,7 @@ PlanInput PlanInputOf(const ContextCore& core) {
   const ContextOptions& options = core.options();
   return {.registry = &declared.registry,
           .order = declared.order.empty() ? nullptr : &declared.order,
+          .runs = declared.runs.empty() ? nullptr : &declared.runs,
           .groups = declared.groups,
           .member = {.rank = mesh.rank(), .size = mesh.size()},
           .inner = {.rank = mesh.inner_rank(), .size = mesh.inner_size()},
@@ -131,6 +132,15 @@ absl::Status ContextBuilder::HintOrder(const std::vector<int>& order) {
   Section section(core_.mutex);
   WEFT_ASSIGN_OR_RETURN(Declarations* const declared, Declare("hint_order"));
   declared->order = order;
+  declared->runs.clear();
+  return absl::OkStatus();
+}
+
+absl::Status ContextBuilder::HintRuns(const std::vector<UnitRun>& runs) {
+  Section section(core_.mutex);
+  WEFT_ASSIGN_OR_RETURN(Declarations* const declared, Declare("hint_runs"));
+  declared->runs = runs;
+  declared->order.clear();
   return absl::OkStatus();
 }
 
@@ -316,6 +326,11 @@ absl::StatusOr<std::unique_ptr<Runtime>> ContextBuilder::MakeRuntime() {
                              runtime->layout, core_.isa(), std::move(store), options.memory));
     runtime->callers_turn = CallersTurn(declared.groups, declared.registry, runtime->layout);
     runtime->state.ExpectUpdates();
+  }
+  if (!declared.runs.empty()) {
+    runtime->recorded.ExpectRuns(
+        WEFT_SHARD_TRAIN, RunsOf(ExpectedEvents(PlanInputOf(core_), WEFT_SHARD_TRAIN),
+                                 declared.registry.units()));
   }
   if (!cut) return runtime;
   for (const weft_shard_mode_t mode : {WEFT_SHARD_TRAIN, WEFT_SHARD_EVAL}) {

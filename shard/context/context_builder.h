@@ -57,6 +57,8 @@ class ContextBuilder {
   absl::Status NestUnit(int unit, int outer);
   // Of units in forward; empty: the declared one.
   absl::Status HintOrder(const std::vector<int>& order);
+  // Of a training step's micro-batch; empty: as declared. A unit runs forward before it runs backward.
+  absl::Status HintRuns(const std::vector<UnitRun>& runs);
 
   absl::StatusOr<weft_shard_plan_t> Plan();
   absl::StatusOr<OwnedElements> Interval(int param, int rank);

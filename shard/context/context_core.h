@@ -33,6 +33,7 @@
 #include "shard/optimizer/optimizer_config.h"
 #include "shard/optimizer/param_groups.h"
 #include "shard/step/doorbell.h"
+#include "shard/step/prediction.h"
 #include "shard/step/purposes.h"
 
 namespace weft {
@@ -42,7 +43,9 @@ struct Declarations {
   Registry registry;
   std::optional<OptimizerConfig> optimizer;
   std::vector<OptimizerGroup> groups;  // of the optimizer, if there is one; 0 is its config
-  std::vector<int> order;              // hinted: of units in forward; empty: the declared one
+  // Hinted: units in the order of forward, or the runs of a micro-batch. One of them is empty; both: as declared.
+  std::vector<int> order;
+  std::vector<UnitRun> runs;
 
   bool Any(bool (*is)(const Placement&)) const;
 };

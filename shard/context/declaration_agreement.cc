@@ -98,8 +98,14 @@ std::vector<RegistryEntry> AgreedEntries(const ContextCore& core) {
     entries.insert(entries.begin(), {StrCat("param group ", i - 1), GroupText(groups[i - 1])});
   entries.insert(entries.begin(), {"the context's config", facts});
   for (size_t i = 0; i < order.size(); ++i) {
-    entries.push_back({StrCat("use ", i, " of the hinted order"),
-                       StrCat("unit ", registry.units()[static_cast<size_t>(order[i])].name)});
+    entries.push_back(
+        {StrCat("use ", i, " of the hinted order"), StrCat("unit ", registry.UnitName(order[i]))});
+  }
+  const std::vector<UnitRun>& runs = core.declared().runs;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    entries.push_back({StrCat("run ", i, " of the hinted ones"),
+                       StrCat(runs[i].backward ? "backward" : "forward", " of unit ",
+                              registry.UnitName(runs[i].unit))});
   }
   return entries;
 }

@@ -226,13 +226,15 @@ ScheduleInput ScheduleInputOf(const PlanInput& input, const Layout& layout, weft
 }
 
 std::vector<Event> ExpectedEvents(const PlanInput& input, weft_shard_mode_t mode) {
+  const bool train = mode == WEFT_SHARD_TRAIN;
+  if (input.runs != nullptr) return PredictEvents(*input.runs, train, input.microbatches);
   std::vector<int> order, within;
   for (const UnitSpec& unit : input.registry->units()) {
     order.push_back(static_cast<int>(order.size()));
     within.push_back(unit.within);
   }
-  return PredictEvents(input.order == nullptr ? order : *input.order, within,
-                       mode == WEFT_SHARD_TRAIN, input.microbatches);
+  return PredictEvents(input.order == nullptr ? order : *input.order, within, train,
+                       input.microbatches);
 }
 
 absl::StatusOr<ContextPlan> MakePlan(const PlanInput& input) {

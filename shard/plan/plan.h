@@ -24,16 +24,19 @@
 #include "shard/offload/offloaded_state.h"
 #include "shard/optimizer/param_groups.h"
 #include "shard/step/fixed_places.h"
+#include "shard/step/prediction.h"
 #include "shard/step/schedule.h"
 
 namespace weft {
 
 struct PlanInput {
   const Registry* registry = nullptr;
-  const std::vector<int>* order = nullptr;  // units as forward uses them; nullptr: as declared
-  std::span<const OptimizerGroup> groups;   // of its optimizer; empty: it has none
-  Member member;                            // of all ranks
-  Member inner;                             // of those along the mesh's last axis
+  // Units as forward uses them, or the runs of a training step's micro-batch. nullptr, both: as declared.
+  const std::vector<int>* order = nullptr;
+  const std::vector<UnitRun>* runs = nullptr;
+  std::span<const OptimizerGroup> groups;  // of its optimizer; empty: it has none
+  Member member;                           // of all ranks
+  Member inner;                            // of those along the mesh's last axis
   BucketLimits limits;
   Accumulate accumulate = Accumulate::kNothing;
   bool overlap = true;

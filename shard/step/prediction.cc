@@ -45,6 +45,19 @@ void AppendBackward(const Nesting& nesting, size_t outer, std::vector<Event>* ev
   }
 }
 
+// `append` adds what each micro-batch has between its begin and its end.
+template <typename Append>
+std::vector<Event> StepOf(int microbatches, const Append& append) {
+  std::vector<Event> events;
+  for (int microbatch = 0; microbatch < microbatches; ++microbatch) {
+    events.push_back({Kind::kMicrobatchBegin, microbatch == microbatches - 1 ? 1 : 0});
+    append(&events);
+    events.push_back({Kind::kMicrobatchEnd, 0});
+  }
+  events.push_back({Kind::kFinish, 0});
+  return events;
+}
+
 }  // namespace
 
 std::vector<Event> PredictEvents(size_t units, bool train, int microbatches) {
@@ -61,15 +74,20 @@ std::vector<Event> PredictEvents(const std::vector<int>& order, const std::vecto
                                  bool train, int microbatches) {
   const Nesting nesting = NestingOf(order, within);
   const size_t outermost = nesting.size() - 1;
-  std::vector<Event> events;
-  for (int microbatch = 0; microbatch < microbatches; ++microbatch) {
-    events.push_back({Kind::kMicrobatchBegin, microbatch == microbatches - 1 ? 1 : 0});
-    AppendForward(nesting, outermost, &events);
-    if (train) AppendBackward(nesting, outermost, &events);
-    events.push_back({Kind::kMicrobatchEnd, 0});
-  }
-  events.push_back({Kind::kFinish, 0});
-  return events;
+  return StepOf(microbatches, [&](std::vector<Event>* events) {
+    AppendForward(nesting, outermost, events);
+    if (train) AppendBackward(nesting, outermost, events);
+  });
+}
+
+std::vector<Event> PredictEvents(const std::vector<UnitRun>& runs, bool train, int microbatches) {
+  return StepOf(microbatches, [&](std::vector<Event>* events) {
+    for (const UnitRun& run : runs) {
+      if (run.backward && !train) continue;
+      events->push_back({run.backward ? Kind::kPreBackward : Kind::kPreForward, run.unit});
+      events->push_back({run.backward ? Kind::kPostBackward : Kind::kPostForward, run.unit});
+    }
+  });
 }
 
 }  // namespace weft

@@ -21,6 +21,15 @@ std::vector<Event> PredictEvents(const std::vector<int>& order, bool train, int 
 std::vector<Event> PredictEvents(const std::vector<int>& order, const std::vector<int>& within,
                                  bool train, int microbatches);
 
+// Forward or backward of a unit, from its pre_ to its post_ call.
+struct UnitRun {
+  int unit = 0;
+  bool backward = false;
+};
+
+// The calls of a step each of whose micro-batches has these runs, one after the other: only those of forward unless it trains.
+std::vector<Event> PredictEvents(const std::vector<UnitRun>& runs, bool train, int microbatches);
+
 // The calls of a step that uses every unit once, in the order of declaration.
 std::vector<Event> PredictEvents(size_t units, bool train, int microbatches);
 

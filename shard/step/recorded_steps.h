@@ -34,7 +34,13 @@ class RecordedSteps {
  public:
   // What steps of kinds not seen yet will do; all ranks have made the same schedule.
   void Expect(weft_shard_mode_t mode, Schedule schedule) {
-    expected_[mode] = {.schedule = std::move(schedule), .agreed = true};
+    expected_[mode].schedule = std::move(schedule);
+    expected_[mode].agreed = true;
+  }
+
+  // How often units will run in them, where a hint says so.
+  void ExpectRuns(weft_shard_mode_t mode, std::vector<UnitRuns> runs) {
+    expected_[mode].runs = std::move(runs);
   }
 
   // What a step of this kind will probably be.

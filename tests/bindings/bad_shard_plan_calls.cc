@@ -101,6 +101,45 @@ void AddIntervalFaults(std::vector<BadCall>* calls) {
                     }});
 }
 
+void AddRunFaults(std::vector<BadCall>* calls) {
+  constexpr char kCall[] = "weft_shard_hint_runs";
+  AddHandleFaults<weft_shard_context_t>(
+      kCall, "context",
+      [](Bench&, weft_shard_context_t context) {
+        return weft_shard_hint_runs(context, nullptr, 0);
+      },
+      calls);
+  AddHandleFaults<weft_shard_unit_t>(
+      kCall, "unit",
+      [](Bench& b, weft_shard_unit_t unit) {
+        const weft_shard_run_t runs[] = {{b.open_unit, 0}, {unit, 0}};
+        return weft_shard_hint_runs(b.open, runs, 2);
+      },
+      calls);
+  calls->push_back({kCall, "runs_NULL", WEFT_INVALID_ARGUMENT, "runs is NULL", [](Bench& b) {
+                      return weft_shard_hint_runs(b.open, nullptr, 1);
+                    }});
+  calls->push_back({kCall, "a_unit_of_another_context", WEFT_INVALID_ARGUMENT,
+                    "runs[1].unit is of another context", [](Bench& b) {
+                      const weft_shard_run_t runs[] = {{b.open_unit, 0}, {b.unit, 0}};
+                      return weft_shard_hint_runs(b.open, runs, 2);
+                    }});
+  calls->push_back(
+      {kCall, "backward_2", WEFT_INVALID_ARGUMENT, "runs[1].backward is 2", [](Bench& b) {
+         const weft_shard_run_t runs[] = {{b.open_unit, 0}, {b.open_unit, 2}};
+         return weft_shard_hint_runs(b.open, runs, 2);
+       }});
+  calls->push_back(
+      {kCall, "backward_first", WEFT_INVALID_ARGUMENT, "has not run forward before", [](Bench& b) {
+         const weft_shard_run_t runs[] = {{b.open_unit, 1}, {b.open_unit, 0}};
+         return weft_shard_hint_runs(b.open, runs, 2);
+       }});
+  calls->push_back({kCall, "a_finalized_context", WEFT_BAD_STATE, "finalized", [](Bench& b) {
+                      const weft_shard_run_t run = {b.unit, 0};
+                      return weft_shard_hint_runs(b.ready, &run, 1);
+                    }});
+}
+
 void AddHintFaults(std::vector<BadCall>* calls) {
   AddHandleFaults<weft_shard_context_t>(
       "weft_shard_hint_order", "context",
@@ -124,6 +163,7 @@ void AddHintFaults(std::vector<BadCall>* calls) {
                       const weft_shard_unit_t units[] = {b.open_unit, b.unit};
                       return weft_shard_hint_order(b.open, units, 2);
                     }});
+  AddRunFaults(calls);
   AddHandleFaults<weft_shard_unit_t>(
       "weft_shard_unit_within", "unit",
       [](Bench& b, weft_shard_unit_t unit) { return weft_shard_unit_within(unit, b.open_unit); },

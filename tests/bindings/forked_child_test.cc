@@ -699,6 +699,11 @@ void AddShardCalls(std::vector<NamedCall>* calls) {
          auto plan = Sized<weft_shard_plan_t>();
          return weft_shard_context_plan(t.bench.ready, &plan);
        }},
+      {"weft_shard_hint_runs",
+       [](T t) {
+         const weft_shard_run_t run = {t.bench.open_unit, 0};
+         return weft_shard_hint_runs(t.bench.open, &run, 1);
+       }},
       {"weft_shard_hint_order",
        [](T t) {
          return weft_shard_hint_order(t.bench.open, &t.bench.open_unit, 1);

@@ -128,6 +128,7 @@ class Refused(ShardTest):
                                (lambda: self.shard.Context(world).add_unit(5), "name is a int; it must be a str"),
                                (lambda: self.shard.Context(world).add_units(["w"]), "a param is a str; it must be a ParamSpec"),
                                (lambda: self.shard.Context(world).hint_order([1]), "a unit is a int; it must be a Unit"),
+                               (lambda: self.shard.Context(world).hint_runs([("forward", 1)]), "a unit is a int; it must be a Unit"),
                                (lambda: self.shard.Context(world).broadcast(None), "root is a NoneType; it must be a whole number")):
             self.assertRaisesRegex(TypeError, sentence, call)
         self.refused("INVALID_ARGUMENT", "microbatches", self.shard.Context, world, microbatches=-1)

@@ -184,6 +184,31 @@ class Training(ShardTest):
             self.assertEqual([[1 - 0.5 * 3] * 2] * 3, out.tolist())
             context.destroy()
 
+    def test_hinted_runs(self):
+        numpy = self.numpy
+        for preset in ("no_shard", "full_shard"):
+            context = self.shard.Context(self.local(1)[0])
+            context.set_optimizer("sgd", momentum=0)
+            with context.add_unit("stage", preset) as unit:
+                weight = unit.add_param("w", value=numpy.zeros(3, numpy.float32))
+            with self.assertRaisesRegex(ValueError, "a run is 'sideways'"):
+                context.hint_runs([("sideways", unit)])
+            context.hint_runs((kind, unit) for kind in ("forward", "backward") * 2)
+            context.finalize()
+            with context.step():
+                with context.microbatch():
+                    for _ in range(2):
+                        with unit.forward():
+                            pass
+                        with unit.backward():
+                            weight.grad_ready(numpy.ones(3, numpy.float32))
+                context.finish()
+                context.optimizer_step(1)
+            out = numpy.empty(3, numpy.float32)
+            weight.read(out)
+            self.assertEqual([-2] * 3, out.tolist())
+            context.destroy()
+
     def test_a_gradient_that_is_written_is_unset_until_it_is_ready(self):
         numpy = self.numpy
         for preset in ("no_shard", "full_shard"):

@@ -890,6 +890,13 @@ class weft_shard_plan_t(Structure):
     ]
 
 
+class weft_shard_run_t(Structure):
+    _fields_ = [
+        ("unit", c_void_p),
+        ("backward", c_int),
+    ]
+
+
 # shard_state.h
 WEFT_SHARD_STATE_VALUE = 0
 WEFT_SHARD_STATE_MAIN = 1
@@ -996,6 +1003,7 @@ STRUCTS: dict[str, type[Structure]] = {
     "weft_shard_rank_report_t": weft_shard_rank_report_t,
     "weft_shard_read_t": weft_shard_read_t,
     "weft_shard_report_t": weft_shard_report_t,
+    "weft_shard_run_t": weft_shard_run_t,
     "weft_shard_settings_t": weft_shard_settings_t,
     "weft_shard_state_part_t": weft_shard_state_part_t,
     "weft_shard_state_scalars_t": weft_shard_state_scalars_t,
@@ -1143,6 +1151,7 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "weft_shard_grad_ready": (c_int, (c_void_p, c_void_p, c_void_p)),
     "weft_shard_gradient_norm": (c_int, (c_void_p, c_void_p, c_void_p)),
     "weft_shard_hint_order": (c_int, (c_void_p, c_void_p, c_size_t)),
+    "weft_shard_hint_runs": (c_int, (c_void_p, c_void_p, c_size_t)),
     "weft_shard_join": (c_int, (c_void_p, c_void_p, c_void_p)),
     "weft_shard_loss_scale": (c_int, (c_void_p, c_void_p)),
     "weft_shard_microbatch_begin": (c_int, (c_void_p, c_void_p)),
@@ -1352,6 +1361,7 @@ class Functions:
         def weft_shard_grad_ready(self, param: Pointer, grad: Pointer, stream: Pointer, /) -> int: ...
         def weft_shard_gradient_norm(self, context: Pointer, stream: Pointer, norm: Pointer, /) -> int: ...
         def weft_shard_hint_order(self, context: Pointer, units: Pointer, n: int, /) -> int: ...
+        def weft_shard_hint_runs(self, context: Pointer, runs: Pointer, n: int, /) -> int: ...
         def weft_shard_join(self, context: Pointer, stream: Pointer, active_ranks: Pointer, /) -> int: ...
         def weft_shard_loss_scale(self, context: Pointer, scale: Pointer, /) -> int: ...
         def weft_shard_microbatch_begin(self, context: Pointer, microbatch: Pointer, /) -> int: ...

@@ -216,6 +216,17 @@ class Context:
         handles = [unit._handle.value for unit in given]
         in_turn(self._handle, library.weft_shard_hint_order, (ctypes.c_void_p * max(len(handles), 1))(*handles), len(handles))
 
+    def hint_runs(self, runs: Iterable[tuple[str, Unit]]) -> None:
+        """The passes of a training step's micro-batch, ("forward", unit) and ("backward", unit), where hint_order cannot say it, as for stages of
+        pipelines. Before finalize."""
+        given = []
+        for kind, unit in runs:
+            if kind not in ("forward", "backward"):
+                raise ValueError(f"a run is {kind!r}; it is \"forward\" or \"backward\"")
+            of_type(unit, Unit, "a unit")._handle.live()
+            given.append(_capi.weft_shard_run_t(unit._handle.value, kind == "backward"))
+        in_turn(self._handle, library.weft_shard_hint_runs, (_capi.weft_shard_run_t * max(len(given), 1))(*given), len(given))
+
     def plan(self) -> Plan:
         """What finalize will do, or has done. Not collective; also on a dry mesh."""
         struct: _capi.weft_shard_plan_t = sized(_capi.weft_shard_plan_t)
