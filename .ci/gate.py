@@ -67,6 +67,7 @@ def stages():
         Stage("release build + test", "./dev test", "release"),
         # A sample by the commit, if there are many; nightly runs all tests beside a load.
         Stage("changed tests beside a load", "./dev flaky --changed --rounds 10 --load 2 --minutes 5"),
+        Stage("training has the same bits", "./dev validate --quick"),
         Stage("torch", "./dev test torch", "release"),
         Stage(f"asan+ubsan, share {asan}", f"./dev test --preset asan --share {asan} base comm shard", "asan"),
         Stage(f"tsan, share {tsan}", f"./dev test --preset tsan --share {tsan} base comm shard", "tsan"),

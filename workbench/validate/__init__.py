@@ -1,0 +1,1 @@
+"""`./dev validate`: training has the same bits under every strategy; see README.md."""
