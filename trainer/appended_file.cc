@@ -12,11 +12,6 @@
 #include "trainer/run_files.h"
 
 namespace weft::trainer {
-namespace {
-
-constexpr size_t kWaitingBytesMax = 16 << 20;
-
-}  // namespace
 
 AppendedFile::AppendedFile(std::string path, size_t kept_bytes) : path_(std::move(path)) {
   fd_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
@@ -37,22 +32,13 @@ AppendedFile::~AppendedFile() {
 }
 
 void AppendedFile::Append(const std::string& record) {
-  if (waiting_.size() < kWaitingBytesMax) {
-    waiting_ += record;
-    left_.push_back(record.size());
-  } else {
-    lost_++;
-  }
+  records_.Add(record);
   WriteWaiting();  // another rank may have to go on with the file
 }
 
 void AppendedFile::WriteWaiting() {
-  const size_t before = waiting_.size();
-  error_ = WriteAll(fd_, waiting_);
-  size_t written = before - waiting_.size();
-  for (; !left_.empty() && written >= left_.front(); left_.pop_front())
-    written -= left_.front();
-  if (!left_.empty()) left_.front() -= written;
+  error_ = records_.WriteTo(fd_);
+  records_.Confirm(0);
 }
 
 void AppendedFile::Finish() {
@@ -64,7 +50,7 @@ void AppendedFile::Finish() {
 }
 
 std::string AppendedFile::Unwritten(const char* records) const {
-  const size_t count = lost_ + left_.size();
+  const size_t count = records_.lacking();
   if (count == 0 && error_ == 0) return "";
   return fmt::format("{} lacks {} of its {}: {}", path_,
                      count > 0 ? fmt::format("{}", count) : "some", records,

@@ -6,18 +6,16 @@
 //   file.Finish();
 //   if (!file.Unwritten("lines").empty()) ...            // on a full disk: what is missing, and why
 //
-// A record that cannot be written waits in memory and is tried again with the next one, from the
-// byte where writing stopped. So a disk that was full for a while costs no record. Of those that
-// come while 16 MiB wait nothing is kept: they are missing between those that waited and those that
-// come when there is room again, and Unwritten counts them.
+// A record that cannot be written waits (waiting_records.h) and is tried again with the next one.
 //
 // Thread-safety: an object belongs to one thread.
 #ifndef WEFT_TRAINER_APPENDED_FILE_H_
 #define WEFT_TRAINER_APPENDED_FILE_H_
 
 #include <cstddef>
-#include <deque>
 #include <string>
+
+#include "trainer/waiting_records.h"
 
 namespace weft::trainer {
 
@@ -43,10 +41,8 @@ class AppendedFile {
 
   const std::string path_;
   int fd_ = -1;
-  std::string waiting_;      // the first record maybe without its beginning
-  std::deque<size_t> left_;  // of each record that waits: bytes
-  size_t lost_ = 0;          // for which there was no room in waiting_
-  int error_ = 0;            // an errno, of the last call that wrote
+  WaitingRecords records_;
+  int error_ = 0;  // an errno, of the last call that wrote
 };
 
 }  // namespace weft::trainer

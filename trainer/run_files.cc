@@ -36,19 +36,16 @@ void MakeRunDirectory(const std::string& directory, const OtherPlace& other) {
   if (error) ThrowUnwritable(directory, error.value(), other);
 }
 
-int WriteAll(int fd, std::string& text) {
-  size_t done = 0;
-  int error = 0;
-  while (done < text.size() && error == 0) {
-    const ssize_t written = write(fd, text.data() + done, text.size() - done);
+int WriteAll(int fd, std::string_view& text) {
+  while (!text.empty()) {
+    const ssize_t written = write(fd, text.data(), text.size());
     if (written >= 0) {
-      done += size_t(written);
+      text.remove_prefix(size_t(written));
     } else if (errno != EINTR) {
-      error = errno;
+      return errno;
     }
   }
-  text.erase(0, done);
-  return error;
+  return 0;
 }
 
 int SyncFile(int fd) {
@@ -60,7 +57,7 @@ void WriteRunFile(const std::string& directory, const std::string& name, const s
                   const OtherPlace& other) {
   const std::string path = directory + "/" + name;
   const std::string begun = path + ".new";
-  std::string rest = text;
+  std::string_view rest = text;
   const int fd = open(begun.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   int error = fd >= 0 ? WriteAll(fd, rest) : errno;
   if (error == 0) error = SyncFile(fd);

@@ -8,6 +8,7 @@
 #define WEFT_TRAINER_RUN_FILES_H_
 
 #include <string>
+#include <string_view>
 
 namespace weft::trainer {
 
@@ -30,8 +31,9 @@ void WriteRunFile(const std::string& directory, const std::string& name, const s
 [[noreturn]] void ThrowUnwritable(const std::string& path, int error,
                                   const OtherPlace& other = kRunPlace);
 
-// Writes `text` and takes what was written off its front. Returns 0 or the errno of what stopped it.
-int WriteAll(int fd, std::string& text);
+// Writes `text`, of which what could not be written is left. Returns 0 or the errno of what stopped
+// it.
+int WriteAll(int fd, std::string_view& text);
 
 // 0 or an errno; a device that has no disk needs no syncing.
 int SyncFile(int fd);

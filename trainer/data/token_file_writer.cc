@@ -59,13 +59,15 @@ void TokenFileWriter::Write(std::span<const Token> tokens) {
 }
 
 void TokenFileWriter::Flush() {
-  if (const int error = WriteAll(fd_, waiting_)) ThrowUnwritable(begun_, error, kTokenPlace);
+  std::string_view rest = waiting_;
+  if (const int error = WriteAll(fd_, rest)) ThrowUnwritable(begun_, error, kTokenPlace);
+  waiting_.clear();
 }
 
 void TokenFileWriter::Close() {
   Flush();
   std::array<uint32_t, kTokenHeaderWords> header{format_.magic, format_.version, uint32_t(tokens_)};
-  std::string bytes(reinterpret_cast<const char*>(header.data()), kTokenHeaderBytes);
+  std::string_view bytes(reinterpret_cast<const char*>(header.data()), kTokenHeaderBytes);
   int error = lseek(fd_, 0, SEEK_SET) == 0 ? WriteAll(fd_, bytes) : errno;
   if (error == 0) error = SyncFile(fd_);
   if (close(std::exchange(fd_, -1)) != 0 && error == 0) error = errno;
