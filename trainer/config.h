@@ -146,8 +146,9 @@ struct ProgramConfig {
   bool best_precision = false;  // train.precision is this CPU's best, for the ranks to agree on one
   std::vector<std::string> data = {"auto"};
   Order3Choice order3 = Order3Choice::kAuto;
-  bool report = true;        // report.html and report.md at the end
-  bool tensorboard = false;  // events for it
+  bool report = true;           // report.html and report.md at the end
+  bool tensorboard = false;     // events for it
+  std::string metrics_command;  // gets the lines of metrics.jsonl; empty: none
   std::string run_dir = "runs";
   std::string name;             // empty: made from the time
   size_t checkpoint_every = 0;  // steps; 0: never

@@ -73,8 +73,8 @@ MetricsWriter::MetricsWriter(const std::string& directory, size_t go_on_after)
     : file_(PathIn(directory),
             go_on_after > 0 ? ReadLines(PathIn(directory), go_on_after, kept_) : 0) {}
 
-void MetricsWriter::Write(const StepRecord& record, int64_t time_ns, double tok_s,
-                          std::optional<double> val_loss, const std::vector<RankFigures>& ranks) {
+std::string MetricsLine(const StepRecord& record, int64_t time_ns, double tok_s,
+                        std::optional<double> val_loss, const std::vector<RankFigures>& ranks) {
   nlohmann::ordered_json line;
   line["version"] = kVersion;
   line["step"] = record.step;
@@ -97,7 +97,7 @@ void MetricsWriter::Write(const StepRecord& record, int64_t time_ns, double tok_
   if (record.loss_scale != 1) line["loss_scale"] = record.loss_scale;
   if (record.skipped) line["skipped"] = true;
   if (record.outlier) line["outlier"] = true;
-  file_.Append(line.dump() + "\n");
+  return line.dump() + "\n";
 }
 
 }  // namespace weft::trainer

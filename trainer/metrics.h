@@ -1,9 +1,9 @@
 // metrics.jsonl of a run: one JSON object per step, written as the run goes.
 //
 //   MetricsWriter metrics("runs/a");
-//   metrics.Write(record, time_ns, tok_s, val_loss);      // after each step; never throws
+//   metrics.Append(MetricsLine(record, time_ns, tok_s, val_loss));  // of each step; never throws
 //   metrics.Finish();
-//   if (!metrics.Unwritten().empty()) ...                 // on a full disk: what is missing, and why
+//   if (!metrics.Unwritten().empty()) ...                // on a full disk: what is missing, and why
 //
 // On a full disk lines wait (appended_file.h). Thread-safety: an object belongs to one thread.
 #ifndef WEFT_TRAINER_METRICS_H_
@@ -29,6 +29,11 @@ struct KeptLine {
   double tok_s = 0;
 };
 
+// The line of a step, with its end. `time_ns` counts from the start of training. val_loss is there
+// after a validation, `ranks` after an exchange of figures.
+std::string MetricsLine(const StepRecord& record, int64_t time_ns, double tok_s,
+                        std::optional<double> val_loss, const std::vector<RankFigures>& ranks = {});
+
 class MetricsWriter {
  public:
   // Makes the directory and an empty metrics.jsonl in it. Throws BadInput if it may not, and
@@ -37,10 +42,8 @@ class MetricsWriter {
   // the middle of one.
   explicit MetricsWriter(const std::string& directory, size_t go_on_after = 0);
 
-  // `time_ns` counts from the start of training. val_loss is there after a validation, `ranks`
-  // after an exchange of figures.
-  void Write(const StepRecord& record, int64_t time_ns, double tok_s,
-             std::optional<double> val_loss, const std::vector<RankFigures>& ranks = {});
+  // One that MetricsLine has made.
+  void Append(const std::string& line) { file_.Append(line); }
 
   // Writes what waits, to the disk. The last call.
   void Finish() { file_.Finish(); }

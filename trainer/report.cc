@@ -15,6 +15,26 @@
 #include "trainer/train.h"
 
 namespace weft::trainer {
+namespace {
+
+// What TensorBoard shows of a step.
+std::vector<Scalar> ScalarsOf(const StepRecord& record, double tok_s,
+                              std::optional<double> val_loss) {
+  std::vector<Scalar> scalars = {{"loss/train", record.loss},
+                                 {"loss/largest of a rank", record.loss_max},
+                                 {"optimizer/learning rate", record.lr},
+                                 {"optimizer/gradient norm", record.grad_norm},
+                                 {"speed/tokens per second", tok_s},
+                                 {"speed/seconds of a step", record.seconds}};
+  if (val_loss) scalars.push_back({"loss/validation", *val_loss});
+  if (record.loss_scale != 1) scalars.push_back({"optimizer/loss scale", record.loss_scale});
+  if (!record.MadeHere()) return scalars;
+  for (size_t i = 0; i < kPhases; i++)
+    scalars.push_back({std::string("phases/") + kPhaseNames[i], record.phases[Phase(i)]});
+  return scalars;
+}
+
+}  // namespace
 
 Report::Report(const ProgramConfig& config, const std::string& directory, size_t go_on_after,
                const char* unit)
@@ -25,6 +45,7 @@ Report::Report(const ProgramConfig& config, const std::string& directory, size_t
   for (const KeptLine& line : metrics_.kept())
     done_.rates.push_back({double(line.step), line.tok_s});
   if (config.tensorboard) events_.emplace(directory, go_on_after);
+  if (!config.metrics_command.empty()) command_.emplace(config.metrics_command, directory);
 }
 
 void Report::Print(const std::string& text) {
@@ -41,32 +62,30 @@ void Report::Add(const StepRecord& record, std::optional<double> val_loss,
                  const std::vector<RankFigures>& ranks) {
   Print(progress_.Show(record, val_loss));
   done_.Add(record, progress_.tok_s(), ranks);
-  const std::chrono::nanoseconds time = std::chrono::steady_clock::now() - start_;
-  metrics_.Write(record, time.count(), progress_.tok_s(), val_loss, ranks);
-  if (events_) AddEvents(record, val_loss);
-  NoteUnwritten();
+  Tell(record, std::chrono::steady_clock::now() - start_, progress_.tok_s(), val_loss, ranks);
 }
 
-void Report::AddEvents(const StepRecord& record, std::optional<double> val_loss) {
-  std::vector<Scalar> scalars = {{"loss/train", record.loss},
-                                 {"loss/largest of a rank", record.loss_max},
-                                 {"optimizer/learning rate", record.lr},
-                                 {"optimizer/gradient norm", record.grad_norm},
-                                 {"speed/tokens per second", progress_.tok_s()},
-                                 {"speed/seconds of a step", record.seconds}};
-  if (val_loss) scalars.push_back({"loss/validation", *val_loss});
-  if (record.loss_scale != 1) scalars.push_back({"optimizer/loss scale", record.loss_scale});
-  for (size_t i = 0; i < kPhases; i++)
-    scalars.push_back({std::string("phases/") + kPhaseNames[i], record.phases[Phase(i)]});
-  events_->Add(record.step, scalars);
+void Report::Tell(const StepRecord& record, std::chrono::nanoseconds time, double tok_s,
+                  std::optional<double> val_loss, const std::vector<RankFigures>& ranks) {
+  const std::string line = MetricsLine(record, time.count(), tok_s, val_loss, ranks);
+  // First: where a rank dies between the two, the next one makes the line again.
+  if (command_) command_->Append(line);
+  metrics_.Append(line);
+  if (events_) events_->Add(record.step, ScalarsOf(record, tok_s, val_loss));
+  NoteUnwritten();
 }
 
 void Report::NoteUnwritten() {
   std::string unwritten = metrics_.Unwritten();
   if (unwritten.empty() && events_) unwritten = events_->Unwritten();
-  if (unwritten_noted_ || unwritten.empty()) return;
-  unwritten_noted_ = true;
-  Complain(unwritten + "; training goes on, and what is missing waits for room");
+  if (!files_noted_ && !unwritten.empty()) {
+    files_noted_ = true;
+    Complain(unwritten + "; training goes on, and what is missing waits for room");
+  }
+  unwritten = command_ ? command_->Unwritten() : "";
+  if (command_noted_ || unwritten.empty()) return;
+  command_noted_ = true;
+  Complain(unwritten + "; training goes on");
 }
 
 std::string Report::FillUpTo(const StepRecord& last) {
@@ -74,9 +93,8 @@ std::string Report::FillUpTo(const StepRecord& last) {
   const size_t first_missing = metrics_.last_step() + 1;
   const auto seconds = std::chrono::duration<double>(last.seconds);
   const auto time = std::chrono::duration_cast<std::chrono::nanoseconds>(seconds);
-  metrics_.Write(last, metrics_.kept().back().time_ns + time.count(),
-                 last.seconds > 0 ? double(last.tokens) / last.seconds : 0, std::nullopt);
-  NoteUnwritten();
+  Tell(last, std::chrono::nanoseconds(metrics_.kept().back().time_ns) + time,
+       last.seconds > 0 ? double(last.tokens) / last.seconds : 0, std::nullopt, {});
   if (first_missing == last.step) return "";
   return fmt::format("metrics.jsonl lacks steps {} to {}, which were not written before\n",
                      first_missing, last.step - 1);
@@ -110,6 +128,10 @@ bool Report::Finish() {
   if (events_) {
     events_->Finish();
     if (!events_->Unwritten().empty()) unwritten_.push_back(events_->Unwritten());
+  }
+  if (command_) {
+    command_->Finish();
+    if (!command_->Unwritten().empty()) unwritten_.push_back(command_->Unwritten());
   }
   for (const std::string& sentence : unwritten_)
     Complain(sentence);

@@ -6,8 +6,8 @@
 //   report.PrintEnd(config.train, curve, final_loss, sample, ranks, {{"report.md", text}});
 //   if (!report.Finish()) ...                  // something of it is not there
 //
-// Output that cannot be written, as on a full disk, does not end training: it is said once, and
-// Finish knows it.
+// Output that cannot be written, as on a full disk, does not end training, and neither does a
+// command that does not take its lines: it is said once, and Finish knows it.
 //
 // Thread-safety: an object belongs to one thread.
 #ifndef WEFT_TRAINER_REPORT_H_
@@ -23,6 +23,7 @@
 #include "trainer/curve.h"
 #include "trainer/event_file.h"
 #include "trainer/metrics.h"
+#include "trainer/metrics_command.h"
 #include "trainer/progress.h"
 #include "trainer/reports/run_record.h"
 
@@ -84,25 +85,31 @@ class Report {
 
   // Throws NotWritten if something could not be written so far.
   void CheckWritten() const;
-  // The last call: whether everything is written. If not, says on standard error what is not.
+  // The last call: whether everything is written, and read by the command, which it waits for
+  // (metrics_command.h). If not, says on standard error what is not.
   bool Finish();
 
  private:
+  // All that takes note of each step; `time` is since training began.
+  void Tell(const StepRecord& record, std::chrono::nanoseconds time, double tok_s,
+            std::optional<double> val_loss, const std::vector<RankFigures>& ranks);
+  // What is to be told for the first time.
   void NoteUnwritten();
-  void AddEvents(const StepRecord& record, std::optional<double> val_loss);
   // Writes a file of the end; false if it could not.
   bool WriteFile(const std::string& name, const std::string& text);
 
   const std::string directory_;
   const char* const unit_;
   MetricsWriter metrics_;
-  std::optional<EventFile> events_;  // with --tensorboard
+  std::optional<EventFile> events_;        // with --tensorboard
+  std::optional<MetricsCommand> command_;  // with --metrics-command
   Progress progress_;
   RunRecord done_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::vector<std::string> unwritten_;  // sentences, without what files that grow lack
   bool output_failed_ = false;
-  bool unwritten_noted_ = false;  // of the files that grow
+  bool files_noted_ = false;    // that what grows with the steps lacks something
+  bool command_noted_ = false;  // the same of the command
 };
 
 }  // namespace weft::trainer

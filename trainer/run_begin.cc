@@ -110,6 +110,7 @@ std::unique_ptr<Trainer> Run::MakeTrainer(const RunPlan& plan) const {
 }
 
 void Run::Introduce(const RankReports& kept, const Resumed* resumed, const InitialValues* values) {
+  report_.reset();  // of a run that begins again: what it had started ends first
   report_ = std::make_unique<Report>(config_, facts_.directory, facts_.reported, data_.unit());
   for (const std::string& note : folder_ ? folder_->notes() : std::vector<std::string>())
     report_->Say(note);

@@ -48,6 +48,10 @@ void ListRunning(Sink& sink, ProgramConfig& config) {
   sink.Flag({"tensorboard", Scope::kFree,
              "a file of events for TensorBoard, in the run's folder: loss, rates, phases of steps"},
             config.tensorboard);
+  sink.Text({"metrics-command", Scope::kFree,
+             "a shell command that is given each line of metrics.jsonl on its standard input, to "
+             "log it elsewhere; rank 0 starts it, and WEFT_RUN_DIR is the run's folder"},
+            config.metrics_command);
   sink.Choice({"trace", kStart,
                "steps FIRST-LAST whose events of all ranks are written to trace.json, for "
                "chrome://tracing and Perfetto; none"},

@@ -55,19 +55,19 @@ TEST_F(MetricsTest, EachLineHasTheVersionAndTheFieldsOfTheFormat) {
   const std::string run = (directory_ / "run").string();
   {
     MetricsWriter writer(run);
-    writer.Write({.step = 1,
-                  .loss = 5.5,
-                  .loss_max = 5.75,
-                  .grad_norm = 2,
-                  .lr = 0.25,
-                  .seconds = 0.75,
-                  .comm_exposed_s = 0.5,
-                  .phases = Phases(0.5, 0.25)},
-                 1000, 64, std::nullopt);
+    writer.Append(MetricsLine({.step = 1,
+                               .loss = 5.5,
+                               .loss_max = 5.75,
+                               .grad_norm = 2,
+                               .lr = 0.25,
+                               .seconds = 0.75,
+                               .comm_exposed_s = 0.5,
+                               .phases = Phases(0.5, 0.25)},
+                              1000, 64, std::nullopt));
     // What a checkpoint knows of a step has no phases.
-    writer.Write(
+    writer.Append(MetricsLine(
         {.step = 2, .loss = 4.5, .loss_max = 5, .grad_norm = 1, .lr = 0.5, .comm_exposed_s = 0},
-        2000, 128, 4.75);
+        2000, 128, 4.75));
   }
   const std::vector<Json> lines = ReadLines(run + "/metrics.jsonl");
   ASSERT_EQ(lines.size(), 2u);
@@ -89,7 +89,7 @@ TEST_F(MetricsTest, FiguresOfTheRanksAreMeansOfTheirSteps) {
   }
   ranks[1].machine = 1;
   ranks[1].peak_bytes = 4096;  // the third has just joined
-  MetricsWriter(run).Write({.step = 4}, 1000, 64, std::nullopt, ranks);
+  MetricsWriter(run).Append(MetricsLine({.step = 4}, 1000, 64, std::nullopt, ranks));
   const Json line = ReadLines(run + "/metrics.jsonl").at(0);
   EXPECT_EQ(line["slowest_rank"], 1);
   ASSERT_EQ(line["ranks"].size(), 3u);
@@ -120,7 +120,7 @@ TEST_F(MetricsTest, LinesOfVersionOneAreReadAndKept) {
   EXPECT_EQ(writer.kept()[0].loss, 5.5);
   EXPECT_EQ(writer.kept()[1].loss, std::nullopt);
   EXPECT_EQ(writer.kept()[1].val_loss, 4.5);
-  writer.Write({.step = 3}, 3000, 64, std::nullopt);
+  writer.Append(MetricsLine({.step = 3}, 3000, 64, std::nullopt));
   const std::vector<Json> lines = ReadLines(file);
   ASSERT_EQ(lines.size(), 3u);
   EXPECT_EQ(lines[0]["version"], 1);
@@ -144,12 +144,12 @@ TEST_F(MetricsTest, WhatGoesOnKeepsWholeLinesUpToItsStepAndNothingElse) {
   {
     MetricsWriter writer(run);
     for (size_t step = 1; step <= 5; step++)
-      writer.Write(Step(step), 1000, 64, std::nullopt);
+      writer.Append(MetricsLine(Step(step), 1000, 64, std::nullopt));
   }
   {
     MetricsWriter writer(run, 3);
     EXPECT_EQ(writer.last_step(), 3u);
-    writer.Write(Step(4), 2000, 64, std::nullopt);
+    writer.Append(MetricsLine(Step(4), 2000, 64, std::nullopt));
   }
   EXPECT_EQ(StepsIn(file), (std::vector<size_t>{1, 2, 3, 4}));
   // Its writer died in the middle of line 4, or of the end of that line.
@@ -157,7 +157,7 @@ TEST_F(MetricsTest, WhatGoesOnKeepsWholeLinesUpToItsStepAndNothingElse) {
     std::filesystem::resize_file(file, std::filesystem::file_size(file) - size_t(bytes));
     MetricsWriter writer(run, 10);
     EXPECT_EQ(writer.last_step(), 3u);
-    writer.Write(Step(4), 2000, 64, std::nullopt);
+    writer.Append(MetricsLine(Step(4), 2000, 64, std::nullopt));
     EXPECT_EQ(StepsIn(file), (std::vector<size_t>{1, 2, 3, 4}));
   }
 }
@@ -188,7 +188,7 @@ TEST_F(MetricsTest, LinesThatDoNotFitWaitAndAreCountedUntilThereIsRoom) {
   {
     const FullDisk full(1000);
     for (size_t step = 1; step <= 20; step++)
-      writer.Write(Step(step), 1000, 64, std::nullopt);
+      writer.Append(MetricsLine(Step(step), 1000, 64, std::nullopt));
     const size_t lines = size_t(
         std::stoul(writer.Unwritten().substr(std::string(run + "/metrics.jsonl lacks ").size())));
     EXPECT_EQ(writer.Unwritten(), run + "/metrics.jsonl lacks " + std::to_string(lines) +
@@ -196,7 +196,7 @@ TEST_F(MetricsTest, LinesThatDoNotFitWaitAndAreCountedUntilThereIsRoom) {
     EXPECT_GT(lines, 10u);
     EXPECT_LT(lines, 20u);
   }
-  writer.Write(Step(21), 1000, 64, std::nullopt);
+  writer.Append(MetricsLine(Step(21), 1000, 64, std::nullopt));
   EXPECT_EQ(writer.Unwritten(), "");
   writer.Finish();
   EXPECT_EQ(writer.Unwritten(), "");

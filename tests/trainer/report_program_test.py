@@ -216,6 +216,18 @@ class ReportProgramTest(unittest.TestCase):
                 self.assertAlmostEqual(value, scalars[tag][step], delta=1e-5)
         self.assertLessEqual({f"phases/{phase}" for phase in _PHASES}, set(scalars))
 
+    def test_tensorboard_gets_the_line_that_was_cut_off(self):
+        self.train("a", "--steps", "20", "--checkpoint-every", "10", ranks=1)
+        path = self.root / "runs" / "a" / "metrics.jsonl"
+        path.write_bytes(path.read_bytes()[:-10])
+        self.train("a", "--steps", "21", "--checkpoint-every", "10", "--resume", "auto", "--tensorboard", ranks=1)
+        lines, scalars = self.metrics("a"), self.scalars("a")
+        self.assertEqual([20, 21], list(scalars["loss/train"]))
+        self.assertAlmostEqual(lines[19]["loss"], scalars["loss/train"][20], delta=1e-5)
+        # Of a step that another start has made nobody knows the phases.
+        self.assertNotIn("phases_s", lines[19])
+        self.assertEqual([21], list(scalars["phases/forward"]))
+
     def test_a_trace_has_the_chosen_steps_of_all_ranks(self):
         printed = self.train("a", "--steps", "8", "--trace", "3-5", "--strategy", "zero2")
         self.assertRegex(printed, r"(?m)^\[0\] wrote  runs/a/trace.json$")

@@ -194,7 +194,7 @@ constexpr ConfigKey kDeepSpeedKeys[] = {
      ReadTensorBoard},
     {"tensorboard.output_path", Takes::kText, Role::kNothing, "", kEventsPlace},
     {"tensorboard.job_name", Takes::kText, Role::kNothing, "", kEventsPlace},
-    {"wandb.enabled", Takes::kBool, Role::kNothing, "", kMetrics},
+    {"wandb.enabled", Takes::kBool, Role::kNothing, "", "--metrics-command can log there"},
     {"csv_monitor.enabled", Takes::kBool, Role::kNothing, "", kMetrics},
     {"comms_logger.enabled", Takes::kBool, Role::kNothing, "", "weftctl shows what ranks wait for"},
     {"activation_checkpointing.partition_activations", Takes::kBool, Role::kNothing, "",
