@@ -37,10 +37,8 @@ Registry MakeRegistry(const UpdateShape& shape) {
   const int unit = Made(registry.BeginUnit("model", PlacementOf(WEFT_SHARD_NO_SHARD)));
   for (size_t begin = 0; begin < shape.params; begin += kParamElements) {
     const auto count = static_cast<int64_t>(std::min(kParamElements, shape.params - begin));
-    CheckUpdate(registry
-                    .AddParam(unit, "param." + std::to_string(begin), &count, 1, shape.dtype,
-                              /*frozen=*/false, /*decays=*/true)
-                    .status());
+    CheckUpdate(
+        registry.AddParam(unit, "param." + std::to_string(begin), &count, 1, shape.dtype).status());
   }
   CheckUpdate(registry.SealUnit(unit));
   return registry;

@@ -165,12 +165,13 @@ absl::StatusOr<weft_shard_param_config_t> ReadParam(const char* call,
     return Invalid(
         call, StrCat("shape of ", param.name, " is NULL; pass its ", param.ndim, " dimensions"));
   }
-  constexpr uint32_t kKnown =
-      WEFT_SHARD_PARAM_FROZEN | WEFT_SHARD_PARAM_NO_DECAY | WEFT_SHARD_PARAM_WRITES_GRAD;
+  constexpr uint32_t kKnown = WEFT_SHARD_PARAM_FROZEN | WEFT_SHARD_PARAM_NO_DECAY |
+                              WEFT_SHARD_PARAM_WRITES_GRAD | WEFT_SHARD_PARAM_NOT_COUNTED;
   if ((param.flags & ~kKnown) == 0) return param;
   return Invalid(call, StrCat("flags of ", param.name, " are ", param.flags,
-                              "; WEFT_SHARD_PARAM_FROZEN, WEFT_SHARD_PARAM_NO_DECAY and "
-                              "WEFT_SHARD_PARAM_WRITES_GRAD are possible"));
+                              "; WEFT_SHARD_PARAM_FROZEN, WEFT_SHARD_PARAM_NO_DECAY, "
+                              "WEFT_SHARD_PARAM_WRITES_GRAD and WEFT_SHARD_PARAM_NOT_COUNTED "
+                              "are possible"));
 }
 
 namespace {
@@ -357,10 +358,6 @@ weft_result_t weft_shard_context_broadcast(weft_shard_context_t context, int roo
   return calls::CallContext("shard_context_broadcast", context, &weft::Context::Broadcast, root);
 }
 
-weft_result_t weft_shard_context_verify(weft_shard_context_t context) {
-  return calls::CallContext("shard_context_verify", context, &weft::Context::Verify);
-}
-
 weft_result_t weft_shard_context_destroy(weft_shard_context_t context) {
   return Guarded([&]() -> absl::Status {
     if (context == nullptr) return absl::OkStatus();
@@ -411,9 +408,7 @@ weft_result_t weft_shard_unit_add_param(weft_shard_unit_t unit,
     }
     WEFT_ASSIGN_OR_RETURN(const weft_shard_param_config_t copy, calls::ReadParam(kCall, config));
     const absl::StatusOr<int> index = unit->owner->context->AddParam(
-        unit->index, copy.name, copy.shape, copy.ndim, copy.dtype,
-        (copy.flags & WEFT_SHARD_PARAM_FROZEN) != 0, (copy.flags & WEFT_SHARD_PARAM_NO_DECAY) == 0,
-        (copy.flags & WEFT_SHARD_PARAM_WRITES_GRAD) != 0);
+        unit->index, copy.name, copy.shape, copy.ndim, copy.dtype, copy.flags);
     if (!index.ok()) return weft::WithSubject(index.status(), unit->name, copy.name);
     *param = calls::AddParamHandle(unit, *index, copy.name);
     return absl::OkStatus();

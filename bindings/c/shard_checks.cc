@@ -1,4 +1,4 @@
-// The C interface of include/weft/shard_checks.h over shard/: samples compared, ranks reported.
+// The C interface of include/weft/shard_checks.h over shard/: samples and copies compared, ranks reported.
 #include "weft/shard_checks.h"
 
 #include <algorithm>
@@ -67,6 +67,10 @@ weft_result_t weft_shard_check_samples(weft_shard_context_t context, const void*
     }
     return context->context->CheckSamples(samples, bytes);
   });
+}
+
+weft_result_t weft_shard_context_verify(weft_shard_context_t context) {
+  return calls::CallContext("shard_context_verify", context, &weft::Context::Verify);
 }
 
 weft_result_t weft_shard_context_report(weft_shard_context_t context, weft_shard_report_t* report,

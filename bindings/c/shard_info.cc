@@ -31,9 +31,7 @@ weft_shard_param_info_t InfoOf(const weft_shard_param& param) {
   std::copy(spec.shape.begin(), spec.shape.end(), info.shape);
   info.ndim = static_cast<int>(spec.shape.size());
   info.dtype = spec.dtype;
-  info.flags = (spec.frozen ? WEFT_SHARD_PARAM_FROZEN : 0) |
-               (spec.decays ? 0 : WEFT_SHARD_PARAM_NO_DECAY) |
-               (spec.writes_grad ? WEFT_SHARD_PARAM_WRITES_GRAD : 0);
+  info.flags = FlagsOf(spec);
   info.index = param.index_in_unit;
   info.group = spec.group;
   return info;

@@ -1,4 +1,4 @@
-// The C interface of include/weft/shard_step.h over shard/: optimizers.
+// The C interface of include/weft/shard_step.h over shard/: optimizers; and of shard_norm.h.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -11,6 +11,7 @@
 #include "bindings/c/shard_handles.h"
 #include "shard/context/context.h"
 #include "shard/optimizer/gradient_norm.h"
+#include "shard/optimizer/norm_sum.h"
 
 namespace weft::shard_calls {
 
@@ -209,6 +210,22 @@ weft_result_t weft_shard_norm_add(weft_shard_norm_t* norm, const weft_shard_norm
     WEFT_RETURN_IF_ERROR(weft::ReadConfig(kCall, other, &added));
     WEFT_RETURN_IF_ERROR(weft::AddNorm(added, &sum));
     weft::WriteAnswer(sum, norm);
+    return absl::OkStatus();
+  });
+}
+
+weft_result_t weft_shard_norm_sum(weft_shard_norm_t* norm, weft_group_t group, void* stream) {
+  return Guarded([&]() -> absl::Status {
+    constexpr char kCall[] = "shard_norm_sum";
+    WEFT_RETURN_IF_ERROR(calls::CheckOut(kCall, norm, "norm"));
+    WEFT_RETURN_IF_ERROR(weft::CheckAnswer(kCall, norm));
+    WEFT_RETURN_IF_ERROR(weft::CheckGroup(kCall, group));
+    WEFT_RETURN_IF_ERROR(calls::CheckStream(kCall, stream));
+    weft_shard_norm_t part{};
+    WEFT_RETURN_IF_ERROR(weft::ReadConfig(kCall, norm, &part));
+    const std::shared_ptr<weft::ProcessGroup> ranks = group->group.shared();
+    WEFT_ASSIGN_OR_RETURN(const weft_shard_norm_t whole, weft::SumNorms(*ranks, part));
+    weft::WriteAnswer(whole, norm);
     return absl::OkStatus();
   });
 }

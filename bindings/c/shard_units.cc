@@ -53,10 +53,8 @@ absl::StatusOr<Description> ReadParams(const weft_shard_param_config_t* params, 
     }
     description.specs.push_back({.name = param.name,
                                  .shape = {param.shape, param.shape + param.ndim},
-                                 .dtype = param.dtype,
-                                 .frozen = (param.flags & WEFT_SHARD_PARAM_FROZEN) != 0,
-                                 .decays = (param.flags & WEFT_SHARD_PARAM_NO_DECAY) == 0,
-                                 .writes_grad = (param.flags & WEFT_SHARD_PARAM_WRITES_GRAD) != 0});
+                                 .dtype = param.dtype});
+    SetFlags(param.flags, description.specs.back());
     description.sizes.push_back({param.name, BytesOf(param)});
   }
   return description;

@@ -50,6 +50,7 @@ constexpr Phrase kPhrases[Purpose::kKindCount] = {
     {.whole = "mem_alloc_shared"},
     {.whole = "mem_free_shared"},
     {.whole = "call"},
+    {.whole = "shard_norm_sum"},
 };
 
 // Fills a word from its lowest bits on.

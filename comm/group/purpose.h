@@ -48,8 +48,9 @@ struct Purpose {
     kFreeShared = 21,
     kRefusal =
         22,  // subject: the OpKind that was refused; step: counts the rank's refusals (refusal.h)
+    kNormSum = 23,
   };
-  static constexpr int kKindCount = 23;
+  static constexpr int kKindCount = 24;
 
   Kind kind = Kind::kNone;
   uint64_t context = 0;  // number of the shard context on the group, from 1; 0: not known yet

@@ -158,11 +158,6 @@ WEFT_EXPORT weft_result_t weft_shard_context_set(weft_shard_context_t context,
  * differs, and those of any collective. */
 WEFT_EXPORT weft_result_t weft_shard_context_broadcast(weft_shard_context_t context, int root);
 
-/* Compares by hash everything that exists more than once: parameters that are not sharded, HYBRID_SHARD's shards between
- * replicas, and optimizer state. Changes nothing. Collective. Errors: MISMATCH naming the first param that
- * differs and the rank whose values differ from the majority's, or all ranks if there is no majority. */
-WEFT_EXPORT weft_result_t weft_shard_context_verify(weft_shard_context_t context);
-
 /* Frees everything, views included. Not collective. NULL is fine. From step_begin until finish has returned (in an
  * evaluation without finish, until step_end) it aborts the step first, as weft_shard_abort_step with the reason "its context was
  * destroyed": peers that wait for this rank, and those that come to wait for it, get ABORTED with its number, and the mesh's
@@ -178,6 +173,9 @@ WEFT_EXPORT weft_result_t weft_shard_context_destroy(weft_shard_context_t contex
 /* Its gradients are not zeroed: the caller writes all of one where grad_unset of weft_shard_view_t is 1, and adds to it elsewhere;
  * or it passes gradients to weft_shard_grad_ready, which does that. docs/sharding.md */
 #define WEFT_SHARD_PARAM_WRITES_GRAD 4u
+/* Another part of the model has this param too, and counts it: left out of the global norm and of
+ * `nonfinite` (shard_norm.h); updated, clipped, verified and saved as any other. */
+#define WEFT_SHARD_PARAM_NOT_COUNTED 8u
 
 /* How many dimensions a param may have. */
 #define WEFT_SHARD_DIMS_MAX 32

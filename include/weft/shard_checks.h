@@ -1,6 +1,6 @@
 /* Calls that find mistakes which only make training worse or slower: the same data on two ranks, a rank that lags, shards
- * of different size. To find weights that differ, see weft_shard_param_load with WEFT_SHARD_EVERY_RANK,
- * weft_shard_context_verify, and verify_steps in weft_shard_config_t.
+ * of different size, weights that differ. For the last see also weft_shard_param_load with
+ * WEFT_SHARD_EVERY_RANK, and verify_steps in weft_shard_config_t.
  *
  *   weft_shard_check_samples(context, batch, batch_bytes);        before a micro-batch uses its first unit
  *   ...
@@ -28,6 +28,11 @@ WEFT_BEGIN_DECLS
  * unshard_start) of a micro-batch and its end. Errors: MISMATCH naming the ranks with the same samples, BAD_STATE. */
 WEFT_EXPORT weft_result_t weft_shard_check_samples(weft_shard_context_t context,
                                                    const void* samples, size_t bytes);
+
+/* Compares by hash everything that exists more than once: parameters that are not sharded, HYBRID_SHARD's shards between
+ * replicas, and optimizer state. Changes nothing. Collective. Errors: MISMATCH naming the first param that
+ * differs and the rank whose values differ from the majority's, or all ranks if there is no majority. */
+WEFT_EXPORT weft_result_t weft_shard_context_verify(weft_shard_context_t context);
 
 /* What one rank keeps, and its steps. Times are per finished training step, averaged since the last report or since
  * finalize; 0 if there were no steps. */

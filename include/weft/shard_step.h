@@ -231,24 +231,13 @@ typedef struct weft_shard_norm {
   int64_t squares[WEFT_SHARD_NORM_WORDS];
 } weft_shard_norm_t;
 
-/* Finds the norm between finish and optimizer_step, or step_end, with or without an optimizer in the context: for clipping and for
- * skipping updates in one of your own, and for a model in several contexts. Changes nothing, and may be called again. Collective.
- * Errors: BAD_STATE if not after finish of a TRAIN step, or after its optimizer_step or drop_gradients. */
-WEFT_EXPORT weft_result_t weft_shard_gradient_norm(weft_shard_context_t context, void* stream,
-                                                   weft_shard_norm_t* norm);
-
-/* Adds the norm of another context's gradients: *norm is then that of both, as if all params were in one context, to the
- * bit. Not collective; any thread. Errors: INVALID_ARGUMENT (NULL, gradients of another loss scale, what gradient_norm never writes). */
-WEFT_EXPORT weft_result_t weft_shard_norm_add(weft_shard_norm_t* norm,
-                                              const weft_shard_norm_t* other);
-
 /* One update: the same on all ranks, but for `requests`. */
 typedef struct weft_shard_update {
   size_t struct_size;
   double learning_rate; /* 0 or more */
   double norm_max;      /* gradients are clipped to this global norm; 0: no clipping */
   /* The norm that clips, and tells whether all gradients are finite: of weft_shard_gradient_norm in this step, or a sum of
-   * several contexts'. NULL: this context's, which the call finds. */
+   * several contexts' or ranks' (shard_norm.h). NULL: this context's, which the call finds. */
   const weft_shard_norm_t* norm;
   /* What gradients are multiplied by before they are clipped, say 1 / tokens; grad_norm is with it. 0: 1 */
   double gradient_factor;
@@ -265,7 +254,7 @@ typedef struct weft_shard_update_result {
   int64_t nonfinite;  /* gradient elements that are infinite or NaN, on all ranks */
   int64_t update_count; /* updates made so far */
   int skipped;          /* 1: some gradient was not finite: nothing was updated, on any rank */
-  uint64_t requests;    /* that any rank has passed with this step, also if it was skipped */
+  uint64_t requests;    /* that any rank of the mesh has passed, also if the step was skipped */
 } weft_shard_update_result_t;
 
 /* Updates the params from the reduced gradients, between finish and step_end, once: global norm (every element
@@ -295,6 +284,7 @@ WEFT_EXPORT weft_result_t weft_shard_abort_step(weft_shard_context_t context, co
 
 WEFT_END_DECLS
 
+#include "weft/shard_norm.h"
 #include "weft/shard_param_groups.h"
 
 #endif /* WEFT_SHARD_STEP_H_ */

@@ -73,7 +73,8 @@ class ShardStep {
     return internal::Filled<weft_shard_step_result_t>(weft_shard_finish, context_, stream);
   }
 
-  // The norm of this step's gradients, after Finish(); add other contexts' with weft_shard_norm_add. Collective.
+  // The norm of this step's gradients, after Finish(); add other contexts' with weft_shard_norm_add,
+  // other ranks' with weft_shard_norm_sum. Collective.
   weft_shard_norm_t GradientNorm(void* stream = nullptr) const {
     return internal::Filled<weft_shard_norm_t>(weft_shard_gradient_norm, context_, stream);
   }

@@ -24,6 +24,7 @@
 #include "weft/shard_global.h"
 #include "weft/shard_info.h"
 #include "weft/shard_memory.h"
+#include "weft/shard_norm.h"
 #include "weft/shard_offload.h"
 #include "weft/shard_param_groups.h"
 #include "weft/shard_plan.h"

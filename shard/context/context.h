@@ -58,9 +58,8 @@ class Context {
   }
 
   absl::StatusOr<int> AddParam(int unit, std::string_view name, const int64_t* shape, int ndim,
-                               weft_dtype_t dtype, bool frozen, bool decays = true,
-                               bool writes_grad = false) {
-    return builder_.AddParam(unit, name, shape, ndim, dtype, frozen, decays, writes_grad);
+                               weft_dtype_t dtype, uint32_t flags = 0) {
+    return builder_.AddParam(unit, name, shape, ndim, dtype, flags);
   }
 
   // The unit uses a param of an earlier unit, under this name.

@@ -26,9 +26,9 @@ absl::Status DeclareUnits(const std::vector<ParamSpec>& params,
     if (!unit.ok()) return WithSubject(unit.status(), group.name, {});
     for (size_t i = group.first; i < group.first + group.count; ++i) {
       const ParamSpec& param = params[i];
-      const absl::StatusOr<int> added = registry.AddParam(
-          *unit, param.name, param.shape.data(), static_cast<int>(param.shape.size()), param.dtype,
-          param.frozen, param.decays, param.writes_grad);
+      const absl::StatusOr<int> added =
+          registry.AddParam(*unit, param.name, param.shape.data(),
+                            static_cast<int>(param.shape.size()), param.dtype, FlagsOf(param));
       if (!added.ok()) return WithSubject(added.status(), group.name, param.name);
     }
     WEFT_RETURN_IF_ERROR(registry.SealUnit(*unit));
@@ -89,11 +89,10 @@ absl::StatusOr<int> ContextBuilder::BeginUnit(std::string_view name, const Place
 }
 
 absl::StatusOr<int> ContextBuilder::AddParam(int unit, std::string_view name, const int64_t* shape,
-                                             int ndim, weft_dtype_t dtype, bool frozen, bool decays,
-                                             bool writes_grad) {
+                                             int ndim, weft_dtype_t dtype, uint32_t flags) {
   Section section(core_.mutex);
   WEFT_ASSIGN_OR_RETURN(Declarations* const declared, Declare("unit_add_param"));
-  return declared->registry.AddParam(unit, name, shape, ndim, dtype, frozen, decays, writes_grad);
+  return declared->registry.AddParam(unit, name, shape, ndim, dtype, flags);
 }
 
 absl::Status ContextBuilder::TieParam(int unit, std::string_view name, int param) {
@@ -329,8 +328,8 @@ absl::StatusOr<std::unique_ptr<Runtime>> ContextBuilder::MakeRuntime() {
   }
   if (!declared.runs.empty()) {
     runtime->recorded.ExpectRuns(
-        WEFT_SHARD_TRAIN, RunsOf(ExpectedEvents(PlanInputOf(core_), WEFT_SHARD_TRAIN),
-                                 declared.registry.units()));
+        WEFT_SHARD_TRAIN,
+        RunsOf(ExpectedEvents(PlanInputOf(core_), WEFT_SHARD_TRAIN), declared.registry.units()));
   }
   if (!cut) return runtime;
   for (const weft_shard_mode_t mode : {WEFT_SHARD_TRAIN, WEFT_SHARD_EVAL}) {

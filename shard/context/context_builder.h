@@ -40,7 +40,7 @@ class ContextBuilder {
   // Units and params are known by the index these return.
   absl::StatusOr<int> BeginUnit(std::string_view name, const Placement& placement);
   absl::StatusOr<int> AddParam(int unit, std::string_view name, const int64_t* shape, int ndim,
-                               weft_dtype_t dtype, bool frozen, bool decays, bool writes_grad);
+                               weft_dtype_t dtype, uint32_t flags);
   absl::Status TieParam(int unit, std::string_view name, int param);
   absl::Status SealUnit(int unit);
   absl::Status SetOptimizer(const OptimizerConfig& config);

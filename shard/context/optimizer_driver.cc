@@ -73,7 +73,8 @@ absl::StatusOr<std::vector<int64_t>> OptimizerDriver::OwnSums() const {
     own = runtime.optimizer->SumGradients(runtime.storage);
   } else {
     WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<ThreadTeam> alone, ThreadTeam::Start(1));
-    own = GradientSummer(runtime.layout, core_.isa()).Sum(runtime.storage, *alone);
+    own = GradientSummer(core_.declared().registry, runtime.layout, core_.isa())
+              .Sum(runtime.storage, *alone);
   }
   const ExactSum::Words squares = own.squares.words();
   std::vector<int64_t> words(squares.begin(), squares.end());

@@ -76,6 +76,20 @@ std::string PolicyText(const Placement& placement) {
 
 }  // namespace
 
+uint32_t FlagsOf(const ParamSpec& spec) {
+  return (spec.frozen ? WEFT_SHARD_PARAM_FROZEN : 0) |
+         (spec.decays ? 0 : WEFT_SHARD_PARAM_NO_DECAY) |
+         (spec.writes_grad ? WEFT_SHARD_PARAM_WRITES_GRAD : 0) |
+         (spec.counted ? 0 : WEFT_SHARD_PARAM_NOT_COUNTED);
+}
+
+void SetFlags(uint32_t flags, ParamSpec& spec) {
+  spec.frozen = (flags & WEFT_SHARD_PARAM_FROZEN) != 0;
+  spec.decays = (flags & WEFT_SHARD_PARAM_NO_DECAY) == 0;
+  spec.writes_grad = (flags & WEFT_SHARD_PARAM_WRITES_GRAD) != 0;
+  spec.counted = (flags & WEFT_SHARD_PARAM_NOT_COUNTED) == 0;
+}
+
 absl::StatusOr<int> Registry::BeginUnit(std::string_view name, const Placement& placement) {
   WEFT_RETURN_IF_ERROR(CheckName("unit_begin", "the unit", name));
   if (open_unit_ >= 0) {
@@ -95,11 +109,11 @@ absl::StatusOr<int> Registry::BeginUnit(std::string_view name, const Placement& 
 }
 
 absl::StatusOr<int> Registry::AddParam(int unit, std::string_view name, const int64_t* shape,
-                                       int ndim, weft_dtype_t dtype, bool frozen, bool decays,
-                                       bool writes_grad) {
+                                       int ndim, weft_dtype_t dtype, uint32_t flags) {
   WEFT_RETURN_IF_ERROR(CheckName("unit_add_param", "the parameter", name));
   const std::string what = StrCat("parameter ", name);
   WEFT_RETURN_IF_ERROR(CheckDimensions("unit_add_param", what, ndim));
+  const bool frozen = (flags & WEFT_SHARD_PARAM_FROZEN) != 0;
   if (DtypeSize(dtype) == 0 || (!frozen && !IsTrainable(dtype))) {
     return Invalid(
         "unit_add_param",
@@ -132,11 +146,9 @@ absl::StatusOr<int> Registry::AddParam(int unit, std::string_view name, const in
                      .unit = unit,
                      .shape = dimensions,
                      .dtype = dtype,
-                     .frozen = frozen,
-                     .decays = decays,
-                     .writes_grad = writes_grad,
                      .count = count,
                      .global = WholeTensor(name, dimensions, count)});
+  SetFlags(flags, params_.back());
   ++units_[static_cast<size_t>(unit)].param_count;
   return index;
 }
@@ -228,11 +240,12 @@ std::vector<RegistryEntry> Registry::Entries() const {
                               unit.within < 0 ? "" : StrCat(" within ", UnitName(unit.within)))});
     for (int i = 0; i < unit.param_count; ++i) {
       const ParamSpec& param = params_[static_cast<size_t>(unit.first_param + i)];
-      entries.push_back({StrCat("parameter ", param.name),
-                         StrCat("shape [", absl::StrJoin(param.shape, ", "), "] ",
-                                DtypeName(param.dtype), param.frozen ? " frozen" : "",
-                                param.decays ? "" : " without weight decay", GlobalText(param),
-                                param.group == 0 ? "" : StrCat(" in param group ", param.group))});
+      entries.push_back(
+          {StrCat("parameter ", param.name),
+           StrCat("shape [", absl::StrJoin(param.shape, ", "), "] ", DtypeName(param.dtype),
+                  param.frozen ? " frozen" : "", param.decays ? "" : " without weight decay",
+                  param.counted ? "" : " not counted", GlobalText(param),
+                  param.group == 0 ? "" : StrCat(" in param group ", param.group))});
     }
   }
   for (const TiedParam& tied : tied_) {

@@ -3,7 +3,7 @@
 //   Registry registry;
 //   WEFT_ASSIGN_OR_RETURN(int unit, registry.BeginUnit("blocks.0", PlacementOf(WEFT_SHARD_ZERO2)));
 //   WEFT_ASSIGN_OR_RETURN(int weight, registry.AddParam(unit, "blocks.0.weight", {64, 64},
-//                                                       WEFT_FLOAT32, /*frozen=*/false));
+//                                                       WEFT_FLOAT32));
 //   WEFT_RETURN_IF_ERROR(registry.SealUnit(unit));
 //
 // One unit is open at a time, so the params of a unit are neighbours. A call that fails changes
@@ -34,10 +34,15 @@ struct ParamSpec {
   bool frozen = false;
   bool decays = true;          // weight decay of the context's optimizer applies
   bool writes_grad = false;    // the caller writes its first gradient: no zeros before it
+  bool counted = true;         // by the global norm
   size_t count = 1;            // elements
   int group = 0;               // of the optimizer's param groups
   GlobalInterval global = {};  // what it is in a checkpoint: all of a tensor of its own by default
 };
+
+// Those of WEFT_SHARD_PARAM_* that it has.
+uint32_t FlagsOf(const ParamSpec& spec);
+void SetFlags(uint32_t flags, ParamSpec& spec);
 
 struct UnitSpec {
   std::string name;
@@ -68,11 +73,10 @@ class Registry {
   // INVALID_ARGUMENT for an empty or used name, BAD_STATE while another unit is open.
   absl::StatusOr<int> BeginUnit(std::string_view name, const Placement& placement = {});
 
-  // `shape` has `ndim` dimensions. INVALID_ARGUMENT for a bad name, dtype or shape, BAD_STATE if
-  // the unit is sealed.
+  // `shape` has `ndim` dimensions, `flags` are WEFT_SHARD_PARAM_*. INVALID_ARGUMENT for a bad name, dtype or shape,
+  // BAD_STATE if the unit is sealed.
   absl::StatusOr<int> AddParam(int unit, std::string_view name, const int64_t* shape, int ndim,
-                               weft_dtype_t dtype, bool frozen, bool decays = true,
-                               bool writes_grad = false);
+                               weft_dtype_t dtype, uint32_t flags = 0);
 
   // The unit uses `param` of an earlier unit. INVALID_ARGUMENT for a bad name, or a param of this unit.
   absl::Status TieParam(int unit, std::string_view name, int param);

@@ -33,9 +33,7 @@ ExactSum::Words SquaresOf(const weft_shard_norm_t& norm) {
   return words;
 }
 
-namespace {
-
-// What weft_shard_gradient_norm writes, or a sum of such: not what a program has left in a struct.
+// A program may leave anything in a struct.
 absl::Status CheckNorm(const char* call, const char* name, const weft_shard_norm_t& norm) {
   const auto invalid = [&](std::string_view what) {
     return MakeError(WEFT_INVALID_ARGUMENT, {.operation = call},
@@ -52,8 +50,6 @@ absl::Status CheckNorm(const char* call, const char* name, const weft_shard_norm
   if (squares < 0 || norm.norm < 0) return invalid("a sum of squares below 0");
   return absl::OkStatus();
 }
-
-}  // namespace
 
 absl::Status AddNorm(const weft_shard_norm_t& other, weft_shard_norm_t* norm) {
   WEFT_RETURN_IF_ERROR(CheckNorm("shard_norm_add", "norm", *norm));

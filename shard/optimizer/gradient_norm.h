@@ -21,6 +21,10 @@ weft_shard_norm_t NormOf(std::span<const int64_t> words, double loss_scale);
 
 ExactSum::Words SquaresOf(const weft_shard_norm_t& norm);
 
+// INVALID_ARGUMENT, about the argument `name` of `call`, if it is not what weft_shard_gradient_norm
+// writes, or a sum of such.
+absl::Status CheckNorm(const char* call, const char* name, const weft_shard_norm_t& norm);
+
 // INVALID_ARGUMENT if the gradients have different loss scales, or one of the two is no norm.
 absl::Status AddNorm(const weft_shard_norm_t& other, weft_shard_norm_t* norm);
 

@@ -1,23 +1,43 @@
 #include "shard/optimizer/gradient_sums.h"
 
+#include <algorithm>
+
 #include "comm/kernels/dtype.h"
+#include "shard/layout/cut.h"
 #include "shard/optimizer/optimizer_kernels.h"
+#include "shard/optimizer/optimizer_state.h"
 #include "shard/optimizer/sum_squares.h"
 
 namespace weft {
 
-GradientSummer::GradientSummer(const Layout& layout, Isa isa) : layout_(layout), isa_(isa) {
+// Params begin at whole blocks of squares, and cuts between ranks lie there: leaving some params out
+// changes no block of the others.
+GradientSummer::GradientSummer(const Registry& registry, const Layout& layout, Isa isa)
+    : layout_(layout), isa_(isa) {
+  const std::vector<std::vector<int>> params_of = ParamsByExtent(layout);
   for (size_t i = 0; i < layout.extents.size(); ++i) {
     const Extent& extent = layout.extents[i];
     const Space& space = layout.SpaceOf(extent);
-    const size_t count = layout.OwnCount(extent);
     // Replicas have the same sums: the first one's count.
     const bool counted = !space.placement.replicated || layout.member.rank < layout.inner.size;
     if (space.frozen || !counted) continue;
-    for (size_t at = 0; at < PieceCount(layout.OwnFirst(extent), count); ++at) {
-      pieces_.push_back({static_cast<int>(i), PieceOf(layout.OwnFirst(extent), count, at)});
+    size_t at = layout.OwnFirst(extent);
+    const size_t end = at + layout.OwnCount(extent);
+    for (const int param : params_of[i]) {
+      const ParamSpec& spec = registry.params()[static_cast<size_t>(param)];
+      if (spec.counted) continue;
+      const size_t begin = layout.places[static_cast<size_t>(param)].begin;
+      AddPieces(static_cast<int>(i), at, std::min(begin, end));
+      at = std::max(at, begin + RoundUpToCut(spec.count));
     }
+    AddPieces(static_cast<int>(i), at, end);
   }
+}
+
+void GradientSummer::AddPieces(int extent, size_t begin, size_t end) {
+  if (begin >= end) return;
+  for (size_t i = 0; i < PieceCount(begin, end - begin); ++i)
+    pieces_.push_back({extent, PieceOf(begin, end - begin, i)});
 }
 
 GradientSums GradientSummer::Sum(const Storage& storage, ThreadTeam& team) const {

@@ -1,6 +1,6 @@
 // The squares of a context's reduced gradients, added exactly: what the global norm is made of.
 //
-//   GradientSummer summer(layout, isa);
+//   GradientSummer summer(registry, layout, isa);
 //   GradientSums sums = summer.Sum(storage, *team);      // of this rank's share; add over ranks
 //
 // Thread-safety: one thread at a time, which the team's threads help. Communicates with nobody.
@@ -11,6 +11,7 @@
 
 #include "comm/kernels/isa.h"
 #include "shard/layout/layout.h"
+#include "shard/layout/registry.h"
 #include "shard/layout/storage.h"
 #include "shard/optimizer/exact_sum.h"
 #include "shard/optimizer/piece.h"
@@ -25,11 +26,11 @@ struct GradientSums {
 
 class GradientSummer {
  public:
-  // `layout` outlives this.
-  GradientSummer(const Layout& layout, Isa isa);
+  // Of the params that count. `layout` outlives this.
+  GradientSummer(const Registry& registry, const Layout& layout, Isa isa);
 
-  // Sums over this rank's share of every reduced gradient, also where gradients are not sharded: all ranks' sums
-  // together have every element once. The bits do not depend on the team.
+  // Sums over this rank's share of every reduced gradient, also where gradients are not sharded:
+  // all ranks' sums together have every element once. The bits do not depend on the team.
   GradientSums Sum(const Storage& storage, ThreadTeam& team) const;
 
  private:
@@ -37,6 +38,9 @@ class GradientSummer {
     int extent = 0;
     Piece piece;
   };
+
+  // [begin, end) of an extent's space.
+  void AddPieces(int extent, size_t begin, size_t end);
 
   const Layout& layout_;
   const Isa isa_;

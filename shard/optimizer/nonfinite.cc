@@ -62,7 +62,7 @@ std::optional<size_t> FindIn(const ParamSpec& spec, const Place& place, const La
 Found FindOwn(const Registry& registry, const Layout& layout, const Storage& storage, Isa isa) {
   for (size_t param = 0; param < registry.params().size(); ++param) {
     const ParamSpec& spec = registry.params()[param];
-    if (spec.frozen || spec.count == 0) continue;
+    if (spec.frozen || !spec.counted || spec.count == 0) continue;
     const auto element = FindIn(spec, layout.places[param], layout, storage, isa);
     if (element.has_value()) return {.param = param, .element = *element};
   }

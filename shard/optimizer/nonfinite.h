@@ -54,7 +54,7 @@ struct NonfiniteGradient {
   int rank = 0;        // in whose part of the reduced gradients it is
 };
 
-// The first by param, then by element, of all ranks' shares of the reduced gradients. Collective.
+// The first by param, then by element, of all ranks' shares of the reduced gradients that count. Collective.
 absl::StatusOr<NonfiniteGradient> FirstNonfinite(ProcessGroup& group, const Registry& registry,
                                                  const Layout& layout, const Storage& storage,
                                                  Isa isa, int64_t timeout_ns,

@@ -70,7 +70,7 @@ ShardOptimizer::ShardOptimizer(const OptimizerConfig& config,
       kept_(groups, registry, layout, std::move(store)),
       order_(UpdateOrder(layout)),
       updates_(layout.extents.size()),
-      summer_(layout, isa),
+      summer_(registry, layout, isa),
       ratios_(registry.params().size(), 1) {
   Arrange();
 }

@@ -60,13 +60,6 @@ std::string NumbersNotIn(const std::string& text, const std::string& other) {
   return absl::StrJoin(left, ", ");
 }
 
-absl::Status NotSeenAgain(const ProcessGroup& group, const char* call) {
-  return MakeError(WEFT_CORRUPT, {.group = group.name(), .operation = call},
-                   StrCat(call, " on group ", group.name(),
-                          ": the numbers differed between ranks and then did not; "
-                          "check the memory and the links of this machine"));
-}
-
 // The updates are the same.
 absl::Status ExplainGroups(ProcessGroup& group, const char* call,
                            std::span<const OptimizerGroup> groups, int64_t timeout_ns,
@@ -107,6 +100,13 @@ int64_t UpdateMark(const weft_shard_update_t* update, uint64_t groups_mark) {
 
 bool MarksDiffer(int64_t sum, int64_t own, int ranks) {
   return static_cast<uint64_t>(sum) != static_cast<uint64_t>(own) * static_cast<uint64_t>(ranks);
+}
+
+absl::Status NotSeenAgain(const ProcessGroup& group, const char* call) {
+  return MakeError(WEFT_CORRUPT, {.group = group.name(), .operation = call},
+                   StrCat(call, " on group ", group.name(),
+                          ": the numbers differed between ranks and then did not; "
+                          "check the memory and the links of this machine"));
 }
 
 absl::Status ExplainUpdates(ProcessGroup& group, const weft_shard_update_t* update,

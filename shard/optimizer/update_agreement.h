@@ -25,6 +25,9 @@ int64_t UpdateMark(const weft_shard_update_t* update, uint64_t groups_mark);
 // If ranks differ every one of them sees it, but for a chance of 2^-64.
 bool MarksDiffer(int64_t sum, int64_t own, int ranks);
 
+// CORRUPT: marks differed, what they are made of does not.
+absl::Status NotSeenAgain(const ProcessGroup& group, const char* call);
+
 // MISMATCH with the values of the outlier and of the others. `groups`: as many on all ranks. Collective.
 absl::Status ExplainUpdates(ProcessGroup& group, const weft_shard_update_t* update,
                             std::span<const OptimizerGroup> groups, int64_t timeout_ns,

@@ -38,10 +38,9 @@ Registry SyntheticUnits(const EstimateInput& input, weft_shard_preset_t preset) 
     const int64_t count = std::min(left, static_cast<int64_t>(std::ceil(input.largest_unit)));
     const absl::StatusOr<int> unit = registry.BeginUnit(StrCat("unit", i), placement);
     WEFT_CHECK(unit.ok());
-    WEFT_CHECK(registry
-                   .AddParam(*unit, StrCat("unit", i, ".weight"), &count, 1, ParamTypeOf(input.mix),
-                             /*frozen=*/false)
-                   .ok());
+    WEFT_CHECK(
+        registry.AddParam(*unit, StrCat("unit", i, ".weight"), &count, 1, ParamTypeOf(input.mix))
+            .ok());
     WEFT_CHECK(registry.SealUnit(*unit).ok());
     left -= count;
   }

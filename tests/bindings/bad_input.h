@@ -104,6 +104,7 @@ std::vector<BadCall> BadGroupCalls();            // group.h, store.h, work.h
 std::vector<BadCall> BadShardCalls();            // shard.h, set-up
 std::vector<BadCall> BadShardStepCalls();        // shard.h, step
 std::vector<BadCall> BadShardOptimizerCalls();   // shard_step.h, optimizers
+std::vector<BadCall> BadShardNormCalls();        // shard_norm.h
 std::vector<BadCall> BadShardCheckCalls();       // shard_checks.h
 std::vector<BadCall> BadSliceCalls();            // shard_global.h
 std::vector<BadCall> BadShardInfoCalls();        // shard_info.h

@@ -262,8 +262,8 @@ void AddUnitsFaults(std::vector<BadCall>* calls) {
   });
   add("dtype_99", kInvalid, "number 99",
       [](AddUnits& c) { c.params[1].dtype = Unknown<weft_dtype_t>(99); });
-  add("unknown_flags", kInvalid, "flags of b.1.w are 8",
-      [](AddUnits& c) { c.params[1].flags = 8; });
+  add("unknown_flags", kInvalid, "flags of b.1.w are 16",
+      [](AddUnits& c) { c.params[1].flags = 16; });
   add("unknown_preset", kInvalid, "preset is 8", [](AddUnits& c) {
     c.policy.struct_size = sizeof(c.policy);
     c.policy.preset = Unknown<weft_shard_preset_t>(8);

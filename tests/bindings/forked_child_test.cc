@@ -739,6 +739,12 @@ void AddShardCalls(std::vector<NamedCall>* calls) {
          auto norm = Sized<weft_shard_norm_t>();
          return weft_shard_gradient_norm(t.bench.ready, nullptr, &norm);
        }},
+      {"weft_shard_norm_sum",
+       [](T t) {
+         auto norm = Sized<weft_shard_norm_t>();
+         norm.loss_scale = 1;
+         return weft_shard_norm_sum(&norm, t.group, nullptr);
+       }},
       {"weft_shard_optimizer_step",
        [](T t) {
          const auto update = Sized<weft_shard_update_t>();

@@ -62,7 +62,9 @@ struct Model {
         << weft_last_error();
     const int64_t of_weight[] = {8, 3, 5};
     ASSERT_EQ(AddParam(block, "block.weight", of_weight, 3, WEFT_BFLOAT16,
-                       WEFT_SHARD_PARAM_NO_DECAY | WEFT_SHARD_PARAM_WRITES_GRAD, &weight),
+                       WEFT_SHARD_PARAM_NO_DECAY | WEFT_SHARD_PARAM_WRITES_GRAD |
+                           WEFT_SHARD_PARAM_NOT_COUNTED,
+                       &weight),
               WEFT_SUCCESS);
     ASSERT_EQ(
         AddParam(block, "block.scale", nullptr, 0, WEFT_FLOAT64, WEFT_SHARD_PARAM_FROZEN, &scale),
@@ -86,7 +88,8 @@ struct Model {
     expected.resize(WEFT_SHARD_DIMS_MAX);
     EXPECT_EQ(shape, expected);
     EXPECT_EQ(of_weight.dtype, WEFT_BFLOAT16);
-    EXPECT_EQ(of_weight.flags, WEFT_SHARD_PARAM_NO_DECAY | WEFT_SHARD_PARAM_WRITES_GRAD);
+    EXPECT_EQ(of_weight.flags, WEFT_SHARD_PARAM_NO_DECAY | WEFT_SHARD_PARAM_WRITES_GRAD |
+                                   WEFT_SHARD_PARAM_NOT_COUNTED);
     EXPECT_EQ(of_weight.index, 0);
 
     const weft_shard_param_info_t of_scale = Info(scale);

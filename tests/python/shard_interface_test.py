@@ -42,7 +42,7 @@ class Interface(unittest.TestCase):
         from weft import _capi
         from weft.shard import records
         from weft.shard.param import StatePart
-        others = {"struct_size", "unit", "flags", "ndim", "fields", "frozen", "decay", "writes_grad", "ranks"}
+        others = {"struct_size", "unit", "flags", "ndim", "fields", "frozen", "decay", "writes_grad", "counted", "ranks"}
         for kind, struct in ((records.Plan, "plan"), (records.StepResult, "step_result"), (records.UpdateResult, "update_result"),
                              (records.RankReport, "rank_report"), (records.Report, "report"), (records.ParamInfo, "param_info"),
                              (records.UnitInfo, "unit_info"), (records.GroupNumbers, "param_group"), (records.StateScalars, "state_scalars"),

@@ -28,7 +28,7 @@ absl::StatusOr<std::unique_ptr<Context>> MakeTied(std::shared_ptr<ProcessGroup> 
   for (const char* const name : {"embed", "body", "head"}) {
     WEFT_ASSIGN_OR_RETURN(const int unit, context->BeginUnit(name, PlacementOf(preset)));
     WEFT_RETURN_IF_ERROR(
-        context->AddParam(unit, StrCat(name, ".weight"), &kCount, 1, WEFT_FLOAT32, false).status());
+        context->AddParam(unit, StrCat(name, ".weight"), &kCount, 1, WEFT_FLOAT32).status());
     if (unit == kHead) WEFT_RETURN_IF_ERROR(context->TieParam(unit, "head.table", 0));
     WEFT_RETURN_IF_ERROR(context->SealUnit(unit));
   }
@@ -215,7 +215,7 @@ absl::StatusOr<std::unique_ptr<Context>> MakeWholeInReplicas(std::shared_ptr<Pro
                                                  .gradients = WEFT_SHARD_PLACE_SHARDED_INNER,
                                                  .optimizer = WEFT_SHARD_PLACE_SHARDED_INNER}));
   WEFT_ASSIGN_OR_RETURN(const int unit, context->BeginUnit("unit", placement));
-  WEFT_RETURN_IF_ERROR(context->AddParam(unit, "weight", &kCount, 1, WEFT_FLOAT32, false).status());
+  WEFT_RETURN_IF_ERROR(context->AddParam(unit, "weight", &kCount, 1, WEFT_FLOAT32).status());
   WEFT_RETURN_IF_ERROR(context->SealUnit(unit));
   WEFT_RETURN_IF_ERROR(context->Finalize().status());
   return context;
@@ -265,8 +265,7 @@ void ExpectNothingToWaitFor(const ContextOptions& options, weft_shard_preset_t p
   const auto body = [&](int, std::shared_ptr<ProcessGroup> group) -> absl::Status {
     WEFT_ASSIGN_OR_RETURN(auto context, MakeContext(group, options, {2, 2}));
     WEFT_ASSIGN_OR_RETURN(const int unit, context->BeginUnit("unit", PlacementOf(preset)));
-    WEFT_RETURN_IF_ERROR(
-        context->AddParam(unit, "weight", &kCount, 1, WEFT_FLOAT32, false).status());
+    WEFT_RETURN_IF_ERROR(context->AddParam(unit, "weight", &kCount, 1, WEFT_FLOAT32).status());
     WEFT_RETURN_IF_ERROR(context->SealUnit(unit));
     WEFT_RETURN_IF_ERROR(context->Finalize().status());
     WEFT_RETURN_IF_ERROR(context->StepBegin(WEFT_SHARD_TRAIN, 0));

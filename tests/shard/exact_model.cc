@@ -52,8 +52,7 @@ absl::StatusOr<weft_shard_plan_t> ExactModel::Finalize() {
     first_param_.push_back(static_cast<int>(weights_.size()));
     for (const int64_t& count : units_[u].counts) {
       const std::string param = name + "." + std::to_string(weights_.size());
-      WEFT_RETURN_IF_ERROR(
-          context_.AddParam(unit, param, &count, 1, WEFT_FLOAT32, /*frozen=*/false).status());
+      WEFT_RETURN_IF_ERROR(context_.AddParam(unit, param, &count, 1, WEFT_FLOAT32).status());
       Values values(static_cast<size_t>(count));
       for (size_t i = 0; i < values.size(); ++i)
         values[i] = static_cast<float>(Mix(weights_.size() * 1000003 + i) % 1000);

@@ -284,8 +284,7 @@ TEST(Destroy, BetweenStepsLetsTheGathersOfUpdatedParamsEnd) {
           WEFT_ASSIGN_OR_RETURN(const int unit,
                                 context->BeginUnit("u", PlacementOf(WEFT_SHARD_ZERO1)));
           const int64_t shape = 1000;
-          WEFT_RETURN_IF_ERROR(
-              context->AddParam(unit, "w", &shape, 1, WEFT_FLOAT32, false).status());
+          WEFT_RETURN_IF_ERROR(context->AddParam(unit, "w", &shape, 1, WEFT_FLOAT32).status());
           WEFT_RETURN_IF_ERROR(context->SealUnit(unit));
           WEFT_RETURN_IF_ERROR(context->Finalize().status());
           if (rank == 0) {

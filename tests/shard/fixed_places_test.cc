@@ -91,8 +91,7 @@ struct Units {
     for (size_t u = 0; u < counts.size(); ++u) {
       const std::string name = "u" + std::to_string(u);
       const int unit = *registry.BeginUnit(name, PlacementOf(presets[u % presets.size()]));
-      EXPECT_TRUE(
-          registry.AddParam(unit, name + ".w", &counts[u], 1, WEFT_FLOAT32, /*frozen=*/false).ok());
+      EXPECT_TRUE(registry.AddParam(unit, name + ".w", &counts[u], 1, WEFT_FLOAT32).ok());
       EXPECT_TRUE(registry.SealUnit(unit).ok());
     }
     layout = MakeLayout(registry, {.bucket_bytes = 1, .first_bucket_bytes = 1},

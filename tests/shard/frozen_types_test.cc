@@ -64,13 +64,13 @@ absl::Status DeclareTypes(Context& context, const Placement& placement) {
     WEFT_ASSIGN_OR_RETURN(const int unit, context.BeginUnit(name, placement));
     for (const int64_t count : kCounts) {
       WEFT_RETURN_IF_ERROR(
-          context.AddParam(unit, StrCat(name, ".", count), &count, 1, dtype, /*frozen=*/true)
+          context
+              .AddParam(unit, StrCat(name, ".", count), &count, 1, dtype, WEFT_SHARD_PARAM_FROZEN)
               .status());
     }
     const int64_t trainable = 300;
     WEFT_RETURN_IF_ERROR(
-        context.AddParam(unit, StrCat(name, ".weight"), &trainable, 1, WEFT_FLOAT32, false)
-            .status());
+        context.AddParam(unit, StrCat(name, ".weight"), &trainable, 1, WEFT_FLOAT32).status());
     WEFT_RETURN_IF_ERROR(context.SealUnit(unit));
   }
   return absl::OkStatus();
@@ -219,15 +219,14 @@ TEST(FrozenTypes, OnlyFourAreTrainable) {
           const bool trainable = dtype == WEFT_FLOAT16 || dtype == WEFT_BFLOAT16 ||
                                  dtype == WEFT_FLOAT32 || dtype == WEFT_FLOAT64;
           const absl::Status added =
-              context->AddParam(unit, DtypeName(dtype), &count, 1, dtype, /*frozen=*/false)
-                  .status();
+              context->AddParam(unit, DtypeName(dtype), &count, 1, dtype).status();
           EXPECT_EQ(ResultOf(added), trainable ? WEFT_SUCCESS : WEFT_INVALID_ARGUMENT) << added;
           if (trainable) continue;
           EXPECT_THAT(std::string(added.message()), HasSubstr("WEFT_SHARD_PARAM_FROZEN"));
         }
         const auto unknown = static_cast<weft_dtype_t>(99);
         const absl::Status refused =
-            context->AddParam(unit, "x", &count, 1, unknown, /*frozen=*/true).status();
+            context->AddParam(unit, "x", &count, 1, unknown, WEFT_SHARD_PARAM_FROZEN).status();
         EXPECT_EQ(ResultOf(refused), WEFT_INVALID_ARGUMENT) << refused;
         return context->SealUnit(unit);
       }));

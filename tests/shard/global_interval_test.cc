@@ -36,7 +36,7 @@ TEST(GlobalInterval, IsTheWholeParamUnlessItSaysSomethingElse) {
   Registry registry;
   const int unit = *registry.BeginUnit("u");
   const int64_t shape[] = {4, 3};
-  const int param = *registry.AddParam(unit, "p", shape, 2, WEFT_FLOAT32, false);
+  const int param = *registry.AddParam(unit, "p", shape, 2, WEFT_FLOAT32);
   const ParamSpec& spec = registry.params()[static_cast<size_t>(param)];
   EXPECT_EQ(spec.global, (GlobalInterval{"p", {4, 3}, 12, 0}));
   const int64_t whole[] = {8, 3};
@@ -52,7 +52,7 @@ TEST(GlobalInterval, IsPartOfWhatRanksMustAgreeOn) {
   Registry registry;
   const int unit = *registry.BeginUnit("u");
   const int64_t shape[] = {4, 3};
-  const int param = *registry.AddParam(unit, "p", shape, 2, WEFT_FLOAT32, false);
+  const int param = *registry.AddParam(unit, "p", shape, 2, WEFT_FLOAT32);
   EXPECT_EQ(registry.Entries()[1].facts, "shape [4, 3] float32");
   const int64_t whole[] = {8, 3};
   ASSERT_TRUE(registry.SetGlobal(param, "w", whole, 2, 12).ok());
@@ -69,7 +69,7 @@ TEST(GlobalInterval, EmptyOnesOverlapNothing) {
   Registry registry;
   const int unit = *registry.BeginUnit("u");
   const int64_t none[] = {0, 3};
-  const int param = *registry.AddParam(unit, "p", none, 2, WEFT_FLOAT32, false);
+  const int param = *registry.AddParam(unit, "p", none, 2, WEFT_FLOAT32);
   EXPECT_TRUE(registry.SetGlobal(param, "w", none, 2, 0).ok());
 }
 

@@ -240,7 +240,7 @@ TEST(Join, MakesTheCallsOfTheLastStepOfItsKind) {
           context->BeginUnit(StrCat("unit", unit), PlacementOf(WEFT_SHARD_FULL_SHARD)));
       const int64_t count = 300 + unit;
       WEFT_RETURN_IF_ERROR(
-          context->AddParam(begun, StrCat("p", unit), &count, 1, WEFT_FLOAT32, false).status());
+          context->AddParam(begun, StrCat("p", unit), &count, 1, WEFT_FLOAT32).status());
       WEFT_RETURN_IF_ERROR(context->SealUnit(begun));
     }
     WEFT_RETURN_IF_ERROR(context->Finalize().status());

@@ -13,7 +13,8 @@ namespace {
 void Add(Registry& registry, int unit, int64_t count, weft_dtype_t dtype = WEFT_FLOAT32,
          bool frozen = false) {
   const std::string name = "p" + std::to_string(registry.params().size());
-  ASSERT_TRUE(registry.AddParam(unit, name, &count, 1, dtype, frozen).ok());
+  ASSERT_TRUE(
+      registry.AddParam(unit, name, &count, 1, dtype, frozen ? WEFT_SHARD_PARAM_FROZEN : 0).ok());
 }
 
 int Begin(Registry& registry) {
@@ -265,7 +266,8 @@ Registry RandomPlacements(std::mt19937& random) {
       const std::string param = "p" + std::to_string(registry.params().size());
       EXPECT_TRUE(registry
                       .AddParam(unit, param, shape, static_cast<int>(random() % 3),
-                                random() % 2 == 0 ? WEFT_FLOAT32 : WEFT_BFLOAT16, random() % 4 == 0)
+                                random() % 2 == 0 ? WEFT_FLOAT32 : WEFT_BFLOAT16,
+                                random() % 4 == 0 ? WEFT_SHARD_PARAM_FROZEN : 0)
                       .ok());
     }
     EXPECT_TRUE(registry.SealUnit(unit).ok());

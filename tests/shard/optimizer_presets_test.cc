@@ -221,8 +221,10 @@ TEST(OptimizerStep, LoadingOneParamLeavesTheMainCopiesOfOthers) {
       WEFT_ASSIGN_OR_RETURN(const int unit, context->BeginUnit("unit", PlacementOf(preset)));
       for (const auto& [name, frozen] :
            {std::pair("weight", false), {"other", false}, {"buffer", true}}) {
-        WEFT_RETURN_IF_ERROR(
-            context->AddParam(unit, name, &kCount, 1, WEFT_BFLOAT16, frozen).status());
+        WEFT_RETURN_IF_ERROR(context
+                                 ->AddParam(unit, name, &kCount, 1, WEFT_BFLOAT16,
+                                            frozen ? WEFT_SHARD_PARAM_FROZEN : 0)
+                                 .status());
       }
       WEFT_RETURN_IF_ERROR(context->SealUnit(unit));
       WEFT_RETURN_IF_ERROR(context->Finalize().status());

@@ -37,10 +37,8 @@ void Declare(const Model& model, Registry& registry) {
     const int unit = *registry.BeginUnit(name, PlacementOf(model.preset));
     const int64_t matrix[] = {u % 7 == 0 ? 24 : 16, 32};
     const int64_t vector[] = {32};
-    EXPECT_TRUE(
-        registry.AddParam(unit, name + ".weight", matrix, 2, WEFT_FLOAT32, /*frozen=*/false).ok());
-    EXPECT_TRUE(
-        registry.AddParam(unit, name + ".bias", vector, 1, WEFT_FLOAT32, /*frozen=*/false).ok());
+    EXPECT_TRUE(registry.AddParam(unit, name + ".weight", matrix, 2, WEFT_FLOAT32).ok());
+    EXPECT_TRUE(registry.AddParam(unit, name + ".bias", vector, 1, WEFT_FLOAT32).ok());
     EXPECT_TRUE(registry.SealUnit(unit).ok());
   }
 }

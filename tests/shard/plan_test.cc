@@ -177,7 +177,7 @@ TEST(Plan, RefusesWhatFinalizeWouldRefuse) {
   const auto unit = (*context)->BeginUnit("open");
   EXPECT_EQ(ResultOf((*context)->Plan().status()), WEFT_BAD_STATE);
   const int64_t count = 4;
-  ASSERT_TRUE((*context)->AddParam(*unit, "wide", &count, 1, WEFT_FLOAT64, false).ok());
+  ASSERT_TRUE((*context)->AddParam(*unit, "wide", &count, 1, WEFT_FLOAT64).ok());
   ASSERT_TRUE((*context)->SealUnit(*unit).ok());
   EXPECT_EQ(ResultOf((*context)->Plan().status()), WEFT_UNSUPPORTED);
 }
@@ -243,10 +243,8 @@ void ExpectEstimate(weft_shard_preset_t preset, weft_shard_preset_t strategy, in
   ASSERT_TRUE((*context)->SetOptimizer({}).ok());
   for (int i = 0; i < kUnits; ++i) {
     const auto unit = (*context)->BeginUnit(StrCat("blocks.", i), PlacementOf(preset));
-    ASSERT_TRUE((*context)
-                    ->AddParam(*unit, StrCat("blocks.", i, ".weight"), &kUnit, 1, WEFT_FLOAT32,
-                               /*frozen=*/false)
-                    .ok());
+    ASSERT_TRUE(
+        (*context)->AddParam(*unit, StrCat("blocks.", i, ".weight"), &kUnit, 1, WEFT_FLOAT32).ok());
     ASSERT_TRUE((*context)->SealUnit(*unit).ok());
   }
   const auto plan = (*context)->Plan();

@@ -79,9 +79,10 @@ absl::StatusOr<int> AddUnitWithParam(Context& context, std::string_view name,
                                      const std::vector<int64_t>& shape, weft_dtype_t dtype,
                                      bool frozen, const Placement& placement) {
   WEFT_ASSIGN_OR_RETURN(const int unit, context.BeginUnit(name, placement));
-  WEFT_ASSIGN_OR_RETURN(const int param,
-                        context.AddParam(unit, StrCat(name, ".weight"), shape.data(),
-                                         static_cast<int>(shape.size()), dtype, frozen));
+  WEFT_ASSIGN_OR_RETURN(
+      const int param,
+      context.AddParam(unit, StrCat(name, ".weight"), shape.data(), static_cast<int>(shape.size()),
+                       dtype, frozen ? WEFT_SHARD_PARAM_FROZEN : 0));
   WEFT_RETURN_IF_ERROR(context.SealUnit(unit));
   return param;
 }

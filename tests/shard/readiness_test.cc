@@ -19,7 +19,7 @@ class ReadinessTest : public testing::Test {
       const int unit = *registry.BeginUnit("u" + std::to_string(u));
       for (int p = 0; p < 2; ++p) {
         const std::string name = "p" + std::to_string(2 * u + p);
-        EXPECT_TRUE(registry.AddParam(unit, name, &count, 1, WEFT_FLOAT32, false).ok());
+        EXPECT_TRUE(registry.AddParam(unit, name, &count, 1, WEFT_FLOAT32).ok());
       }
       EXPECT_TRUE(registry.SealUnit(unit).ok());
     }

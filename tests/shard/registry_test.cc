@@ -17,7 +17,7 @@ using testing::HasSubstr;
 
 absl::Status AddStatus(Registry& registry, int unit, const char* name, std::vector<int64_t> shape,
                        weft_dtype_t dtype = WEFT_FLOAT32) {
-  return registry.AddParam(unit, name, shape.data(), static_cast<int>(shape.size()), dtype, false)
+  return registry.AddParam(unit, name, shape.data(), static_cast<int>(shape.size()), dtype)
       .status();
 }
 
@@ -41,7 +41,8 @@ TEST(Registry, DescribesWhatRanksMustAgreeOn) {
   Registry registry;
   const int unit = *registry.BeginUnit("a");
   const int64_t shape[] = {3, 5};
-  ASSERT_TRUE(registry.AddParam(unit, "a.w", shape, 2, WEFT_BFLOAT16, true).ok());
+  ASSERT_TRUE(
+      registry.AddParam(unit, "a.w", shape, 2, WEFT_BFLOAT16, WEFT_SHARD_PARAM_FROZEN).ok());
   EXPECT_THAT(registry.Entries(),
               testing::ElementsAre(RegistryEntry{"unit a", "preset NO_SHARD"},
                                    RegistryEntry{"parameter a.w", "shape [3, 5] bfloat16 frozen"}));
@@ -73,7 +74,7 @@ TEST(Registry, RefusesBadShapes) {
   ExpectError(AddStatus(registry, unit, "w", {kHuge}), WEFT_INVALID_ARGUMENT, "more elements");
   const std::vector<int64_t> many(WEFT_SHARD_DIMS_MAX + 1, 1);
   ExpectError(AddStatus(registry, unit, "w", many), WEFT_INVALID_ARGUMENT, "33 dimensions");
-  ExpectError(registry.AddParam(unit, "w", nullptr, -1, WEFT_FLOAT32, false).status(),
+  ExpectError(registry.AddParam(unit, "w", nullptr, -1, WEFT_FLOAT32).status(),
               WEFT_INVALID_ARGUMENT, "-1 dimensions");
   EXPECT_TRUE(AddStatus(registry, unit, "empty", {0, kHuge, kHuge}).ok());
 }
@@ -100,11 +101,13 @@ TEST(Registry, TakesFrozenParamsOfAnyType) {
   const int unit = *registry.BeginUnit("a");
   const int64_t shape[] = {3};
   for (const weft_dtype_t dtype : {WEFT_INT8, WEFT_UINT64, WEFT_FLOAT8_E5M2, WEFT_BOOL}) {
-    EXPECT_TRUE(registry.AddParam(unit, DtypeName(dtype), shape, 1, dtype, /*frozen=*/true).ok());
+    EXPECT_TRUE(
+        registry.AddParam(unit, DtypeName(dtype), shape, 1, dtype, WEFT_SHARD_PARAM_FROZEN).ok());
   }
-  ExpectError(registry.AddParam(unit, "w", shape, 1, static_cast<weft_dtype_t>(15), /*frozen=*/true)
-                  .status(),
-              WEFT_INVALID_ARGUMENT, "number 15");
+  ExpectError(
+      registry.AddParam(unit, "w", shape, 1, static_cast<weft_dtype_t>(15), WEFT_SHARD_PARAM_FROZEN)
+          .status(),
+      WEFT_INVALID_ARGUMENT, "number 15");
 }
 
 TEST(Registry, HasOneOpenUnit) {

@@ -29,7 +29,7 @@ Registry MakeRegistry(const std::vector<UnitOf>& units) {
     const int unit = *registry.BeginUnit(name, PlacementOf(one.preset));
     for (const int64_t& count : one.params) {
       const std::string param = "p" + std::to_string(registry.params().size());
-      EXPECT_TRUE(registry.AddParam(unit, param, &count, 1, WEFT_FLOAT32, false).ok());
+      EXPECT_TRUE(registry.AddParam(unit, param, &count, 1, WEFT_FLOAT32).ok());
     }
     EXPECT_TRUE(registry.SealUnit(unit).ok());
   }

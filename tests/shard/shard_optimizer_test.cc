@@ -67,8 +67,7 @@ class Rank {
       }
       EXPECT_TRUE(registry_
                       .AddParam(unit, param.name, param.shape.data(),
-                                static_cast<int>(param.shape.size()), param.dtype, param.frozen,
-                                param.decays)
+                                static_cast<int>(param.shape.size()), param.dtype, param.flags())
                       .ok());
     }
     EXPECT_TRUE(registry_.SealUnit(unit).ok());

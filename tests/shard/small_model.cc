@@ -215,6 +215,12 @@ size_t ModelParam::count() const {
   return product;
 }
 
+uint32_t ModelParam::flags() const {
+  return (frozen ? WEFT_SHARD_PARAM_FROZEN : 0) | (decays ? 0 : WEFT_SHARD_PARAM_NO_DECAY) |
+         (writes_grad ? WEFT_SHARD_PARAM_WRITES_GRAD : 0) |
+         (counted ? 0 : WEFT_SHARD_PARAM_NOT_COUNTED);
+}
+
 std::vector<ModelParam> SmallModel() {
   std::vector<ModelParam> model = {
       {"embed", "embed.tokens", {19, 11}, WEFT_FLOAT32},
@@ -250,7 +256,7 @@ absl::Status Declare(Context& context, const std::vector<ModelParam>& model,
     WEFT_RETURN_IF_ERROR(context
                              .AddParam(unit, param.name, param.shape.data(),
                                        static_cast<int>(param.shape.size()), param.dtype,
-                                       param.frozen, param.decays, param.writes_grad)
+                                       param.flags())
                              .status());
   }
   return context.SealUnit(unit);

@@ -25,8 +25,10 @@ struct ModelParam {
   bool frozen = false;
   bool decays = true;
   bool writes_grad = false;
+  bool counted = true;
 
   size_t count() const;
+  uint32_t flags() const;
 };
 
 // Matrices, vectors, scalars, empty and frozen params of four types in five units. The gradients of some are zeroed, those of

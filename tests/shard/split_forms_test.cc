@@ -79,8 +79,7 @@ absl::StatusOr<std::unique_ptr<Context>> MakeUnits(std::shared_ptr<ProcessGroup>
   const int64_t count = 300;
   for (int i = 0; i < units; ++i) {
     WEFT_ASSIGN_OR_RETURN(const int unit, context->BeginUnit(StrCat("unit", i), placement));
-    WEFT_RETURN_IF_ERROR(
-        context->AddParam(unit, StrCat("p", i), &count, 1, WEFT_FLOAT32, false).status());
+    WEFT_RETURN_IF_ERROR(context->AddParam(unit, StrCat("p", i), &count, 1, WEFT_FLOAT32).status());
     WEFT_RETURN_IF_ERROR(context->SealUnit(unit));
   }
   WEFT_RETURN_IF_ERROR(context->Finalize().status());

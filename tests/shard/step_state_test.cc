@@ -18,12 +18,13 @@ Registry TwoUnits() {
   Registry registry;
   const int64_t count = 4;
   const int a = *registry.BeginUnit("a");
-  EXPECT_TRUE(registry.AddParam(a, "a.w", &count, 1, WEFT_FLOAT32, false).ok());
-  EXPECT_TRUE(registry.AddParam(a, "a.b", &count, 1, WEFT_FLOAT32, false).ok());
-  EXPECT_TRUE(registry.AddParam(a, "a.frozen", &count, 1, WEFT_FLOAT32, true).ok());
+  EXPECT_TRUE(registry.AddParam(a, "a.w", &count, 1, WEFT_FLOAT32).ok());
+  EXPECT_TRUE(registry.AddParam(a, "a.b", &count, 1, WEFT_FLOAT32).ok());
+  EXPECT_TRUE(
+      registry.AddParam(a, "a.frozen", &count, 1, WEFT_FLOAT32, WEFT_SHARD_PARAM_FROZEN).ok());
   EXPECT_TRUE(registry.SealUnit(a).ok());
   const int b = *registry.BeginUnit("b");
-  EXPECT_TRUE(registry.AddParam(b, "b.w", &count, 1, WEFT_FLOAT32, false).ok());
+  EXPECT_TRUE(registry.AddParam(b, "b.w", &count, 1, WEFT_FLOAT32).ok());
   EXPECT_TRUE(registry.SealUnit(b).ok());
   return registry;
 }

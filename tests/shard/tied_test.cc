@@ -31,7 +31,7 @@ absl::Status Declare(Context& context, const Tied& model, weft_shard_preset_t pr
   for (size_t i = 0; i < 3; ++i) {
     WEFT_ASSIGN_OR_RETURN(const int unit, context.BeginUnit(units[i], PlacementOf(preset)));
     WEFT_RETURN_IF_ERROR(
-        context.AddParam(unit, params[i], &model.counts[i], 1, WEFT_FLOAT32, false).status());
+        context.AddParam(unit, params[i], &model.counts[i], 1, WEFT_FLOAT32).status());
     if (unit == model.head) {
       WEFT_RETURN_IF_ERROR(context.TieParam(unit, "head.weight", model.table));
     }
@@ -183,8 +183,8 @@ TEST(Tied, DeclarationsAreCheckedAndCompared) {
     WEFT_ASSIGN_OR_RETURN(auto context, MakeContext(group));
     const int64_t count = 5;
     WEFT_ASSIGN_OR_RETURN(const int first, context->BeginUnit("first"));
-    WEFT_RETURN_IF_ERROR(context->AddParam(first, "a", &count, 1, WEFT_FLOAT32, false).status());
-    WEFT_RETURN_IF_ERROR(context->AddParam(first, "b", &count, 1, WEFT_FLOAT32, false).status());
+    WEFT_RETURN_IF_ERROR(context->AddParam(first, "a", &count, 1, WEFT_FLOAT32).status());
+    WEFT_RETURN_IF_ERROR(context->AddParam(first, "b", &count, 1, WEFT_FLOAT32).status());
     EXPECT_EQ(ResultOf(context->TieParam(first, "c", 0)), WEFT_INVALID_ARGUMENT);
     WEFT_RETURN_IF_ERROR(context->SealUnit(first));
     WEFT_ASSIGN_OR_RETURN(const int second, context->BeginUnit("second"));

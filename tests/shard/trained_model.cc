@@ -27,8 +27,7 @@ absl::Status TrainedModel::Make(std::shared_ptr<const Mesh> mesh, const ContextO
     WEFT_ASSIGN_OR_RETURN(const int unit,
                           context_->BeginUnit(StrCat("u", i), PlacementOf(options_.preset)));
     WEFT_RETURN_IF_ERROR(
-        context_->AddParam(unit, StrCat("w", i), &options_.counts[i], 1, WEFT_FLOAT32, false)
-            .status());
+        context_->AddParam(unit, StrCat("w", i), &options_.counts[i], 1, WEFT_FLOAT32).status());
     WEFT_RETURN_IF_ERROR(context_->SealUnit(unit));
   }
   order.resize(options_.counts.size());

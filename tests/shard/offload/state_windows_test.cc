@@ -51,7 +51,7 @@ Model RandomModel(std::mt19937_64& random, CutRule* cut) {
       const weft_dtype_t dtype = random() % 2 == 0 ? WEFT_FLOAT32 : WEFT_BFLOAT16;
       const int param = *model.registry.AddParam(
           unit, StrCat("p", u, ".", p), shape, matrix ? 2 : 1 + static_cast<int>(random() % 2),
-          dtype, /*frozen=*/random() % 8 == 0, /*decays=*/true);
+          dtype, random() % 8 == 0 ? WEFT_SHARD_PARAM_FROZEN : 0);
       model.registry.SetGroup(param, group);
     }
     EXPECT_TRUE(model.registry.SealUnit(unit).ok());

@@ -260,6 +260,7 @@ class weft_shard_settings_t(Structure):
 WEFT_SHARD_PARAM_FROZEN = 1
 WEFT_SHARD_PARAM_NO_DECAY = 2
 WEFT_SHARD_PARAM_WRITES_GRAD = 4
+WEFT_SHARD_PARAM_NOT_COUNTED = 8
 WEFT_SHARD_DIMS_MAX = 32
 
 
@@ -1157,6 +1158,7 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "weft_shard_microbatch_begin": (c_int, (c_void_p, c_void_p)),
     "weft_shard_microbatch_end": (c_int, (c_void_p, c_void_p)),
     "weft_shard_norm_add": (c_int, (c_void_p, c_void_p)),
+    "weft_shard_norm_sum": (c_int, (c_void_p, c_void_p, c_void_p)),
     "weft_shard_optimizer_step": (c_int, (c_void_p, c_void_p, c_void_p)),
     "weft_shard_param_global": (c_int, (c_void_p, c_void_p)),
     "weft_shard_param_group_add": (c_int, (c_void_p, c_void_p, c_void_p)),
@@ -1367,6 +1369,7 @@ class Functions:
         def weft_shard_microbatch_begin(self, context: Pointer, microbatch: Pointer, /) -> int: ...
         def weft_shard_microbatch_end(self, context: Pointer, stream: Pointer, /) -> int: ...
         def weft_shard_norm_add(self, norm: Pointer, other: Pointer, /) -> int: ...
+        def weft_shard_norm_sum(self, norm: Pointer, group: Pointer, stream: Pointer, /) -> int: ...
         def weft_shard_optimizer_step(self, context: Pointer, update: Pointer, result: Pointer, /) -> int: ...
         def weft_shard_param_global(self, param: Pointer, global_: Pointer, /) -> int: ...
         def weft_shard_param_group_add(self, context: Pointer, numbers: Pointer, group: Pointer, /) -> int: ...

@@ -41,6 +41,7 @@ class ParamSpec(NamedTuple):
     frozen: bool = False
     decay: bool = True
     writes_grad: bool = False
+    counted: bool = True
 
 
 class Context:
@@ -184,7 +185,7 @@ class Context:
         for spec in specs:
             of_type(spec, ParamSpec, "a param")
             struct, dims = param_struct(spec.name, *shape_and_type(spec.shape, spec.dtype, spec.value), spec.frozen, spec.decay,
-                                        spec.writes_grad)
+                                        spec.writes_grad, spec.counted)
             structs.append(struct)
             kept.append(dims)
         n = len(specs)

@@ -7,13 +7,14 @@ from typing import Any
 
 from weft import _capi
 from weft._library import library
+from weft.core.communicator import Communicator
 from weft.core.types import DType
 from weft.shard import callbacks
 from weft.shard.arrays import Array, Lent
 from weft.shard.enums import AnyNonfinite, AnyOptimizer, Nonfinite, OptimizerKind, member
 from weft.shard.handles import Borrowed, call, in_turn
 from weft.shard.records import GroupNumbers, record
-from weft.shard.structs import fill, sized
+from weft.shard.structs import fill, of_type, sized
 
 # c = a b, by rows; c is to be written. Arrays of float32.
 Product = Callable[[Array, Array, Array], object]
@@ -99,7 +100,8 @@ def group_struct(kind: AnyOptimizer | None, numbers: dict[str, Any]) -> _capi.we
 
 
 class Norm:
-    """The global norm of a step's gradients. `a + b` is that of both contexts, as if all params were in one, to the bit."""
+    """The global norm of a step's gradients. `a + b` is that of both contexts, and `a.sum(communicator)` that of all ranks' parts of a model, as if all
+    params were in one context, to the bit."""
 
     __slots__ = ("_struct",)
 
@@ -127,6 +129,13 @@ class Norm:
             return NotImplemented
         total = _capi.weft_shard_norm_t.from_buffer_copy(self._struct)
         call(library.weft_shard_norm_add, ctypes.byref(total), ctypes.byref(other._struct))
+        return Norm(total)
+
+    def sum(self, communicator: Communicator) -> Norm:
+        """That of all ranks of `communicator`, each of which has another part of the model: the same on all of them. Collective."""
+        group = of_type(communicator, Communicator, "communicator")._live_group()
+        total = _capi.weft_shard_norm_t.from_buffer_copy(self._struct)
+        call(library.weft_shard_norm_sum, ctypes.byref(total), group, None)
         return Norm(total)
 
     def __repr__(self) -> str:

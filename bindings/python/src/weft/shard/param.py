@@ -197,7 +197,8 @@ class Param:
             tied_to = whole.name.decode("utf-8", "replace")
         return record(ParamInfo, info, tied_to=tied_to, shape=tuple(info.shape[:info.ndim]), frozen=bool(info.flags & _capi.WEFT_SHARD_PARAM_FROZEN),
                       decay=not info.flags & _capi.WEFT_SHARD_PARAM_NO_DECAY,
-                      writes_grad=bool(info.flags & _capi.WEFT_SHARD_PARAM_WRITES_GRAD))
+                      writes_grad=bool(info.flags & _capi.WEFT_SHARD_PARAM_WRITES_GRAD),
+                      counted=not info.flags & _capi.WEFT_SHARD_PARAM_NOT_COUNTED)
 
     # ---- state, for checkpoints of your own ----
 

@@ -104,6 +104,7 @@ class ParamInfo(NamedTuple):
     frozen: bool
     decay: bool
     writes_grad: bool
+    counted: bool
     index: int  # type: ignore[assignment]
     group: int
 

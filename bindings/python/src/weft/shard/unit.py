@@ -55,13 +55,14 @@ class Unit:
     # ---- declaring ----
 
     def add_param(self, name: str, shape: Sequence[int] | None = None, dtype: AnyDType | None = None, *, value: Any = None, frozen: bool = False,
-                  decay: bool = True, group: ParamGroup | int | None = None, writes_grad: bool = False) -> Param:
+                  decay: bool = True, group: ParamGroup | int | None = None, writes_grad: bool = False, counted: bool = True) -> Param:
         """A param, in the order in which forward uses them. Shape and type are those of `value` if they are not given (else float32); finalize loads it.
         frozen: no gradient; decay False: no weight decay; group: of Context.add_param_group; writes_grad: its gradients are not zeroed, so write all of
-        one where Param.grad_unset is True, or pass gradients to grad_ready."""
+        one where Param.grad_unset is True, or pass gradients to grad_ready; counted False: another part of the model has it too, and counts it in the
+        global norm."""
         shape, number = shape_and_type(shape, dtype, value)
         handle = Borrowed(None, self._handle.owner)
-        config, kept = param_struct(name, shape, number, frozen, decay, writes_grad)
+        config, kept = param_struct(name, shape, number, frozen, decay, writes_grad, counted)
         in_turn(self._handle, library.weft_shard_unit_add_param, ctypes.byref(config), ctypes.byref(handle))
         del kept
         param = self._added(handle)
@@ -206,10 +207,10 @@ def shape_and_type(shape: Sequence[int] | None, dtype: AnyDType | None, value: A
 
 
 def param_struct(name: str, shape: Sequence[int], dtype: int, frozen: bool, decay: bool,
-                 writes_grad: bool) -> tuple[_capi.weft_shard_param_config_t, object]:
+                 writes_grad: bool, counted: bool) -> tuple[_capi.weft_shard_param_config_t, object]:
     """The struct of C, and what must live until the call has returned."""
     dims = dimensions(shape)
     flags = ((_capi.WEFT_SHARD_PARAM_FROZEN if frozen else 0) | (0 if decay else _capi.WEFT_SHARD_PARAM_NO_DECAY)
-             | (_capi.WEFT_SHARD_PARAM_WRITES_GRAD if writes_grad else 0))
+             | (_capi.WEFT_SHARD_PARAM_WRITES_GRAD if writes_grad else 0) | (0 if counted else _capi.WEFT_SHARD_PARAM_NOT_COUNTED))
     return _capi.weft_shard_param_config_t(ctypes.sizeof(_capi.weft_shard_param_config_t), utf8(name, "name"), ctypes.addressof(dims), len(shape), dtype,
                                            flags), dims
