@@ -356,8 +356,8 @@ weft_result_t weft_group_reconfigure(weft_group_t group, const int members[], in
     }
     if (group->of_mesh) {
       return weft::CallError(WEFT_INVALID_USAGE, kCall,
-                             "the group is of an axis of a mesh; reconfigure the group that the "
-                             "mesh was made on, and make the mesh anew");
+                             "the group belongs to a mesh; reconfigure the group that the mesh was "
+                             "made on, and make the mesh anew");
     }
     if (group->reconfiguring.exchange(true)) {
       return weft::CallError(WEFT_BAD_STATE, kCall,

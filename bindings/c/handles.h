@@ -36,7 +36,7 @@ struct weft_group {
   uint64_t magic = kRetired;
   weft::Origin origin;
   weft::CurrentGroup group;
-  bool of_mesh = false;                    // constant: of one of its axes
+  bool of_mesh = false;                    // constant: it is one of a mesh
   std::atomic<bool> reconfiguring{false};  // by one thread
   // It was reconfigured without this rank, which can do nothing more with it.
   std::atomic<bool> left_out{false};

@@ -1,4 +1,4 @@
-// The C interface of include/weft/shard.h over shard/: meshes, contexts, units, params. A caller's struct may be older or newer
+// The C interface of include/weft/shard.h over shard/: contexts, units, params. A caller's struct may be older or newer
 // than this library, so each is copied into a whole one (ReadConfig) before a member is looked at, and a 0 in it means the
 // default. What a value may be is said here, where the caller's names for it are known; what values mean together, in shard/.
 #include "weft/shard.h"
@@ -18,24 +18,8 @@
 #include "bindings/c/handle_pool.h"
 #include "bindings/c/shard_handles.h"
 #include "shard/context/context.h"
-#include "shard/layout/mesh.h"
 
 namespace weft::shard_calls {
-
-absl::StatusOr<std::vector<MeshAxis>> ReadAxes(const char* call, const weft_mesh_config_t& config) {
-  std::vector<MeshAxis> axes;
-  if (config.axis_count < 0 || config.axis_count > WEFT_MESH_AXES_MAX) {
-    return Invalid(call, StrCat("axis_count is ", config.axis_count, "; 0 to ", WEFT_MESH_AXES_MAX,
-                                " are possible"));
-  }
-  for (int i = 0; i < config.axis_count; ++i) {
-    if (config.axis_names[i] == nullptr) {
-      return Invalid(call, StrCat("the name of axis ", i, " is NULL; give it one"));
-    }
-    axes.push_back({config.axis_names[i], config.axis_sizes[i]});
-  }
-  return axes;
-}
 
 namespace {
 
@@ -190,19 +174,6 @@ absl::StatusOr<T> ReadTransfer(const char* call, const T* given, const char* nam
 
 }  // namespace
 
-weft_mesh_t MakeMeshHandle(std::shared_ptr<const Mesh> mesh) {
-  weft_mesh_t handle = HandlePool<weft_mesh>::Get().Make();
-  handle->mesh = std::move(mesh);
-  return handle;
-}
-
-void RetireHandles(weft_mesh_t mesh) {
-  for (weft_group* const group : mesh->axis_groups) {
-    if (IsGroup(group)) HandlePool<weft_group>::Get().Retire(group);  // else the caller has
-  }
-  HandlePool<weft_mesh>::Get().Retire(mesh);
-}
-
 weft_shard_unit* AddUnitHandle(weft_shard_context* context, int index, std::string_view name) {
   weft_shard_unit* const unit = HandlePool<weft_shard_unit>::Get().Make();
   context->units.push_back(unit);
@@ -246,64 +217,6 @@ weft_result_t weft_shard_preset_by_name(const char* name, weft_shard_preset_t* p
     WEFT_RETURN_IF_ERROR(calls::CheckOut(kCall, preset, "preset"));
     if (name == nullptr) return calls::Invalid(kCall, "name is NULL; pass the name of a preset");
     WEFT_ASSIGN_OR_RETURN(*preset, weft::PresetByName(name));
-    return absl::OkStatus();
-  });
-}
-
-weft_result_t weft_mesh_create(weft_group_t group, const weft_mesh_config_t* config,
-                               weft_mesh_t* mesh) {
-  return Guarded([&]() -> absl::Status {
-    WEFT_RETURN_IF_ERROR(calls::CheckOut("mesh_create", mesh, "mesh"));
-    if (group == nullptr)
-      return calls::Invalid("mesh_create", "group is NULL; pass a weft_group_t");
-    WEFT_RETURN_IF_ERROR(weft::CheckGroup("mesh_create", group));
-    std::shared_ptr<weft::ProcessGroup> ranks = group->group.shared();
-    weft_mesh_config_t copy{};
-    WEFT_RETURN_IF_ERROR(weft::ReadConfig("mesh_create", config, &copy));
-    WEFT_ASSIGN_OR_RETURN(std::vector<weft::MeshAxis> axes, calls::ReadAxes("mesh_create", copy));
-    WEFT_ASSIGN_OR_RETURN(std::shared_ptr<const weft::Mesh> made,
-                          weft::Mesh::Create(std::move(ranks), std::move(axes)));
-    weft_mesh_t handle = calls::MakeMeshHandle(std::move(made));
-    for (size_t axis = 0; axis < handle->mesh->axes().size(); ++axis) {
-      handle->axis_groups.push_back(weft::HandlePool<weft_group>::Get().Make());
-      handle->axis_groups.back()->of_mesh = true;
-      handle->axis_groups.back()->group.Set(handle->mesh->axis_group(axis));
-    }
-    *mesh = handle;
-    return absl::OkStatus();
-  });
-}
-
-weft_result_t weft_mesh_axis_group(weft_mesh_t mesh, int axis, weft_group_t* group) {
-  return Guarded([&]() -> absl::Status {
-    WEFT_RETURN_IF_ERROR(calls::CheckOut("mesh_axis_group", group, "group"));
-    WEFT_RETURN_IF_ERROR(calls::Check("mesh_axis_group", mesh));
-    if (mesh->mesh->dry()) {
-      return weft::MakeError(
-          WEFT_INVALID_USAGE, {.operation = "mesh_axis_group"},
-          "mesh_axis_group: the mesh is dry: its ranks do not exist, so there is no "
-          "group; make it with weft_mesh_create");
-    }
-    if (axis < 0 || static_cast<size_t>(axis) >= mesh->axis_groups.size()) {
-      return calls::Invalid("mesh_axis_group",
-                            weft::StrCat("axis is ", axis, ", the mesh has ",
-                                         mesh->axis_groups.size(), "; count from 0"));
-    }
-    *group = mesh->axis_groups[static_cast<size_t>(axis)];
-    return absl::OkStatus();
-  });
-}
-
-weft_result_t weft_mesh_destroy(weft_mesh_t mesh) {
-  return Guarded([&]() -> absl::Status {
-    if (mesh == nullptr) return absl::OkStatus();
-    WEFT_RETURN_IF_ERROR(calls::Check("mesh_destroy", mesh));
-    if (const long users = mesh->mesh.use_count() - 1; users > 0) {
-      return weft::MakeError(WEFT_INVALID_USAGE, {.operation = "mesh_destroy"},
-                             weft::StrCat("mesh_destroy: ", users,
-                                          " shard contexts use the mesh; destroy them first"));
-    }
-    calls::RetireHandles(mesh);
     return absl::OkStatus();
   });
 }

@@ -3,8 +3,9 @@
 //   WEFT_RETURN_IF_ERROR(Check("shard_unit_seal", unit));
 //   return unit->owner->context->SealUnit(unit->index);
 //
-// Handles carry a mark that says what they are, so that one of another kind, or one that was destroyed (handle_pool.h), is an
-// error and not a crash. A context's handle owns the handles of its units and params, and a mesh's those of its axes' groups.
+// Handles carry a mark that says what they are, so that one of another kind, or one that was
+// destroyed (handle_pool.h), is an error and not a crash. A context's handle owns the handles of its
+// units and params, and a mesh's those of its groups.
 //
 // Thread-safety: as the context behind it.
 #pragma once
@@ -12,6 +13,7 @@
 #include <cstdint>
 #include <cstring>
 #include <initializer_list>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -23,6 +25,7 @@
 #include "weft/shard.h"
 
 #include "absl/status/status.h"
+#include "base/mutex.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "bindings/c/guard.h"
@@ -56,7 +59,8 @@ struct MarkedHandle {
 struct weft_mesh : weft::MarkedHandle<weft::ShardMark::kMesh> {
   weft::Origin origin;
   std::shared_ptr<const weft::Mesh> mesh;
-  std::vector<weft_group*> axis_groups;
+  weft::Mutex mutex;
+  std::map<const weft::ProcessGroup*, weft_group*> groups WEFT_GUARDED_BY(mutex);
 };
 
 struct weft_shard_unit : weft::MarkedHandle<weft::ShardMark::kUnit> {
@@ -172,17 +176,12 @@ weft_result_t CallPart(const char* name, Part part, absl::Status (Context::*call
   });
 }
 
-// Handles of a mesh with those of its axes' groups, and their end, in shard.cc.
-weft_mesh_t MakeMeshHandle(std::shared_ptr<const Mesh> mesh);
-void RetireHandles(weft_mesh_t mesh);
-
 // The handle of a unit or param that the context has just declared, in shard.cc; `tied_to` is nullptr unless it is tied.
 weft_shard_unit* AddUnitHandle(weft_shard_context* context, int index, std::string_view name);
 weft_shard_param* AddParamHandle(weft_shard_unit* unit, int index, std::string_view name,
                                  weft_shard_param* tied_to = nullptr);
 
-// What callers describe, in shard.cc: the axes of a mesh, the policy of a unit, a param.
-absl::StatusOr<std::vector<MeshAxis>> ReadAxes(const char* call, const weft_mesh_config_t& config);
+// What callers describe, in shard.cc: the policy of a unit, a param.
 absl::StatusOr<Placement> ReadPolicy(const char* call, const weft_shard_policy_t* policy);
 absl::StatusOr<weft_shard_param_config_t> ReadParam(const char* call,
                                                     const weft_shard_param_config_t* config);

@@ -1,4 +1,4 @@
-// The C interface of include/weft/shard_plan.h over shard/: meshes without ranks, plans, finalize.
+// The C interface of include/weft/shard_plan.h over shard/: plans, finalize.
 #include "weft/shard_plan.h"
 
 #include <cstddef>
@@ -12,7 +12,6 @@
 #include "bindings/c/guard.h"
 #include "bindings/c/shard_handles.h"
 #include "shard/context/context.h"
-#include "shard/layout/mesh.h"
 
 namespace calls = weft::shard_calls;
 using weft::Guarded;
@@ -40,20 +39,6 @@ absl::Status CheckRun(const char* call, weft_shard_context_t context, const weft
 }  // namespace
 
 extern "C" {
-
-weft_result_t weft_mesh_create_dry(const weft_mesh_config_t* config, int rank, weft_mesh_t* mesh) {
-  return Guarded([&]() -> absl::Status {
-    constexpr char kCall[] = "mesh_create_dry";
-    WEFT_RETURN_IF_ERROR(calls::CheckOut(kCall, mesh, "mesh"));
-    weft_mesh_config_t copy{};
-    WEFT_RETURN_IF_ERROR(weft::ReadConfig(kCall, config, &copy));
-    WEFT_ASSIGN_OR_RETURN(std::vector<weft::MeshAxis> axes, calls::ReadAxes(kCall, copy));
-    WEFT_ASSIGN_OR_RETURN(std::shared_ptr<const weft::Mesh> made,
-                          weft::Mesh::CreateDry(std::move(axes), rank));
-    *mesh = calls::MakeMeshHandle(std::move(made));
-    return absl::OkStatus();
-  });
-}
 
 weft_result_t weft_shard_context_plan(weft_shard_context_t context, weft_shard_plan_t* plan) {
   return Guarded([&]() -> absl::Status {

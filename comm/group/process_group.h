@@ -33,6 +33,9 @@ struct GroupOptions {
   int64_t init_timeout_ns = 0;  // 0: timeout_ns
   // Of a group that is split from another one: what the user has called.
   Purpose::Kind made_by = Purpose::Kind::kSplit;
+  // Of one that is split from another one: its failure ends that one as well, and so all others
+  // that were split from it.
+  bool ends_whole = false;
   // Of ranks of an island that are split from their group, or made anew, as part of a larger one: the ranks that they have in that, by rank.
   std::vector<int> group_ranks = {};
   // Of one that is made anew as part of a larger one: which time that is; 0: one more than the last.

@@ -120,12 +120,12 @@ absl::StatusOr<NodeState> EnterSegment(NodeState state, uint64_t segment_offset,
 absl::StatusOr<std::shared_ptr<ProcessGroup>> JoinSegment(NodeState state, uint64_t segment_offset,
                                                           uint64_t group_id,
                                                           const GroupOptions& options,
-                                                          std::shared_ptr<Parts> part_of) {
+                                                          const Whole& whole) {
   FixAllocator();
   WEFT_ASSIGN_OR_RETURN(state,
                         EnterSegment(std::move(state), segment_offset, group_id, options.name));
   const auto group = std::make_shared<NodeGroup>(std::move(state), options);
-  group->BeWatched(std::move(part_of));
+  group->BeWatched(whole);
   return std::shared_ptr<ProcessGroup>(group);
 }
 

@@ -80,11 +80,11 @@ absl::StatusOr<NodeState> EnterSegment(NodeState state, uint64_t segment_offset,
                                        std::string_view group_name);
 
 // Rank `rank`'s part of a group whose segment is in rank 0's heap; `state.peers`, rank, size and epoch
-// are set; `part_of` if it is split from another one. CORRUPT unless the segment has this id.
+// are set; `whole` if it is split from another one. CORRUPT unless the segment has this id.
 absl::StatusOr<std::shared_ptr<ProcessGroup>> JoinSegment(NodeState state, uint64_t segment_offset,
                                                           uint64_t group_id,
                                                           const GroupOptions& options,
-                                                          std::shared_ptr<Parts> part_of = nullptr);
+                                                          const Whole& whole = {});
 
 // Allocates and initialises the segment of a new group in this process's heap; returns its offset.
 absl::StatusOr<uint64_t> MakeSegment(int size, uint64_t group_id, uint32_t epoch);

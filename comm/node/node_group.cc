@@ -123,8 +123,9 @@ NodeGroup::NodeGroup(NodeState state, GroupOptions options)
   if (state_.rank == 0) counters_.Holds(Segment::Bytes(state_.size, state_.tuning.combine != 0));
 }
 
-void NodeGroup::BeWatched(std::shared_ptr<Parts> part_of) {
-  part_of_ = std::move(part_of);
+void NodeGroup::BeWatched(const Whole& whole) {
+  if (options_.ends_whole) parts_->SetWhole(whole.group);
+  part_of_ = whole.parts;
   if (part_of_ != nullptr) part_of_->Add(shared_from_this());
   if (state_.size > 1) WatchGroup(std::shared_ptr<Watched>(shared_from_this(), &watch_));
 }
@@ -400,7 +401,7 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> NodeGroup::Split(int color, int ke
   if (!visit.inside()) return Closed();
   GroupOptions inherited = options_;
   inherited.timeout_ns = timeout_ns();
-  const SplitParent parent{*this, state_, inherited, failed_splits_, parts_};
+  const SplitParent parent{{shared_from_this(), parts_}, state_, inherited, failed_splits_};
   absl::StatusOr<std::shared_ptr<ProcessGroup>> part = SplitNodeGroup(parent, color, key, options);
   if (state_.aborted()) parts_->Fail(failures_.Cause());  // meanwhile
   return part;

@@ -98,8 +98,9 @@ class NodeGroup : public ProcessGroup, public std::enable_shared_from_this<NodeG
 
   Gate& gate() const { return queue_.gate(); }
 
-  // From now on the agent looks after the group, until Close(). `part_of`: of the group that it was split from, or nullptr.
-  void BeWatched(std::shared_ptr<Parts> part_of);
+  // From now on the agent looks after the group, until Close(). `whole`: that it was split from, if
+  // it was.
+  void BeWatched(const Whole& whole);
 
   // False in a forked child of the process that made the group.
   bool here() const { return origin_.here(); }

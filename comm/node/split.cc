@@ -70,7 +70,7 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> JoinPart(const SplitParent& parent
   part.world_name = state.world_ranks.empty() ? parent_name : state.world_name;
   part.group_ranks = options.group_ranks;
   return JoinSegment(std::move(part), chosen.offset, chosen.group_id,
-                     OptionsOfPart(options, parent.options, color), parent.parts);
+                     OptionsOfPart(options, parent.options, color), parent.whole);
 }
 
 }  // namespace
@@ -79,7 +79,7 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> SplitNodeGroup(const SplitParent& 
                                                              int key, const GroupOptions& options) {
   const NodeState& state = parent.state;
   WEFT_ASSIGN_OR_RETURN(const std::vector<int> members,
-                        AgreeOnMembers(parent.group, color, key, options));
+                        AgreeOnMembers(*parent.whole.group, color, key, options));
   const bool leads = color >= 0 && members[0] == state.rank;
 
   SplitOffer offer{};
@@ -99,7 +99,7 @@ absl::StatusOr<std::shared_ptr<ProcessGroup>> SplitNodeGroup(const SplitParent& 
   }
   std::vector<SplitOffer> offers;
   const absl::Status exchanged =
-      ExchangeForSplit(parent.group, options, kSplitOfferSalt, offer, &offers);
+      ExchangeForSplit(*parent.whole.group, options, kSplitOfferSalt, offer, &offers);
   if (!exchanged.ok() && leads && made.ok()) {
     EndFailed(parent, offer.offset, members, exchanged);
     KeepFailed(parent, offer.offset, members);

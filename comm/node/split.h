@@ -16,11 +16,10 @@
 namespace weft {
 
 struct SplitParent {
-  ProcessGroup& group;
+  Whole whole;
   const NodeState& state;
   const GroupOptions& options;
   FailedSplits& failed;  // keeps the segment of a part that this rank leads and cannot join
-  std::shared_ptr<Parts> parts;
 };
 
 // As ProcessGroup::Split.

@@ -118,7 +118,7 @@ WEFT_EXPORT weft_result_t weft_group_create_from_ranks(weft_group_t parent, cons
  * gone on without it). MISMATCH and PEER_LOST of a listed rank then end the group as well; the call may be made again, with members by
  * the same numbers. UNSUPPORTED on all: WEFT_NEW_RANK, and a group on several nodes that was split from another one.
  * One rank alone: INVALID_ARGUMENT (a rank twice or outside the group, none of the group, members NULL and count not 0), UNSUPPORTED (more
- * ranks than a group may have), INVALID_USAGE (the group of a mesh's axis; WEFT_NEW_RANK without a store), BAD_STATE (another thread
+ * ranks than a group may have), INVALID_USAGE (a group that belongs to a mesh; WEFT_NEW_RANK without a store), BAD_STATE (another thread
  * reconfigures the group). Any thread; not in a callback. */
 WEFT_EXPORT weft_result_t weft_group_reconfigure(weft_group_t group, const int members[], int count,
                                                  const weft_group_config_t* config);

@@ -39,6 +39,7 @@
 #ifndef WEFT_SHARD_H_
 #define WEFT_SHARD_H_
 
+#include "weft/mesh.h"
 #include "weft/shard_memory.h"
 #include "weft/shard_offload.h"
 #include "weft/shard_policy.h"
@@ -46,39 +47,12 @@
 
 WEFT_BEGIN_DECLS
 
-/* Named axes over the ranks of a group. */
-typedef struct weft_mesh* weft_mesh_t;
 /* All units of a model on a mesh. */
 typedef struct weft_shard_context* weft_shard_context_t;
 /* Params that are gathered and reduced together; owned by its context. */
 typedef struct weft_shard_unit* weft_shard_unit_t;
 /* A view into a unit; owned by its context. */
 typedef struct weft_shard_param* weft_shard_param_t;
-
-/* ---- mesh -------------------------------------------------------------------------------------- */
-
-/* How many axes a mesh may have. */
-#define WEFT_MESH_AXES_MAX 6
-
-/* Named axes over the ranks of a group, the last one varying fastest; the product of sizes is the
- * group's size. */
-typedef struct weft_mesh_config {
-  size_t struct_size;
-  int axis_count; /* 1..WEFT_MESH_AXES_MAX; 0: one axis named "data" of the group's size */
-  const char* axis_names[WEFT_MESH_AXES_MAX];
-  int axis_sizes[WEFT_MESH_AXES_MAX];
-} weft_mesh_config_t;
-
-/* `group` is borrowed and must outlive the mesh. Collective if there are several axes: it splits the
- * group. Errors: INVALID_ARGUMENT, and those of weft_group_split. */
-WEFT_EXPORT weft_result_t weft_mesh_create(weft_group_t group, const weft_mesh_config_t* config,
-                                           weft_mesh_t* mesh);
-/* The group of this rank along axis `axis`: the ranks whose coordinates on all other axes are the same. With one axis it is the
- * mesh's own group. It belongs to the mesh: do not destroy it, and do not use it after the mesh is destroyed. */
-WEFT_EXPORT weft_result_t weft_mesh_axis_group(weft_mesh_t mesh, int axis, weft_group_t* group);
-
-/* NULL is fine; INVALID_USAGE while a context uses it. */
-WEFT_EXPORT weft_result_t weft_mesh_destroy(weft_mesh_t mesh);
 
 /* ---- context ----------------------------------------------------------------------------------- */
 

@@ -23,12 +23,6 @@
 
 WEFT_BEGIN_DECLS
 
-/* A mesh of ranks that do not exist, seen by rank `rank`, for planning. At least one axis must be given; the product
- * of sizes is the number of ranks, 1,048,576 at most. Contexts can be created on it, declared and planned;
- * weft_mesh_axis_group and the other calls of its contexts return INVALID_USAGE. Not collective. */
-WEFT_EXPORT weft_result_t weft_mesh_create_dry(const weft_mesh_config_t* config, int rank,
-                                               weft_mesh_t* mesh);
-
 /* What a context will do. Bytes are per rank. */
 typedef struct weft_shard_plan {
   size_t struct_size; /* set by the caller: sizeof(weft_shard_plan_t) */

@@ -16,6 +16,7 @@
 #include "weft/iov.h"
 #include "weft/log.h"
 #include "weft/mem.h"
+#include "weft/mesh.h"
 #include "weft/op.h"
 #include "weft/options.h"
 #include "weft/point_to_point.h"

@@ -1,14 +1,20 @@
 #include "shard/layout/mesh.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <utility>
 
 #include "base/status.h"
 #include "base/text.h"
+#include "comm/group/number_hash.h"
+#include "comm/group/split_wish.h"
 
 namespace weft {
 namespace {
+
+constexpr char kGroupCall[] = "mesh_group";
+constexpr uint32_t kAxesSalt = 0x61786573;  // in the signature: no call of a user's is taken for it
 
 absl::Status InvalidMesh(const char* call, std::string_view what) {
   return MakeError(WEFT_INVALID_ARGUMENT, {.operation = call}, StrCat(call, ": ", what));
@@ -100,37 +106,131 @@ Mesh::Mesh(std::shared_ptr<ProcessGroup> group, std::vector<MeshAxis> axes, int 
     : group_(std::move(group)), axes_(std::move(axes)), rank_(rank), size_(size) {}
 
 Mesh::~Mesh() {
-  if (axes_.size() == 1 || dry()) return;
-  for (const std::shared_ptr<ProcessGroup>& group : axis_groups_)
-    group->Close();
-  if (axes_.size() > 2 && outer_ != nullptr) outer_->Close();
+  for (const auto& [axes, group] : groups_) {
+    if (group != group_) group->Close();
+  }
 }
 
-// A rank's place on an axis is (rank / stride) % size, where the stride is the product of the sizes after it.
-absl::Status Mesh::SplitAxes() {
-  if (axes_.size() == 1) {
-    axis_groups_.push_back(group_);
-    return absl::OkStatus();
+std::string Mesh::Names(const AxisSet& axes, const char* separator) const {
+  std::string names;
+  for (const size_t axis : axes)
+    absl::StrAppend(&names, names.empty() ? "" : separator, axes_[axis].name);
+  return names;
+}
+
+absl::StatusOr<Mesh::AxisSet> Mesh::FindAxes(const std::vector<std::string>& names) const {
+  AxisSet all;
+  for (size_t axis = 0; axis < axes_.size(); ++axis)
+    all.insert(axis);
+  AxisSet found;
+  for (const std::string& name : names) {
+    const auto axis = std::find_if(axes_.begin(), axes_.end(),
+                                   [&](const MeshAxis& known) { return known.name == name; });
+    if (axis == axes_.end()) {
+      return InvalidMesh(kGroupCall, StrCat("the mesh has no axis \"", name, "\"; its axes are ",
+                                            Names(all, ", ")));
+    }
+    if (!found.insert(static_cast<size_t>(axis - axes_.begin())).second) {
+      return InvalidMesh(kGroupCall, StrCat("axis ", name, " is named twice; name each of ",
+                                            Names(all, ", "), " at most once"));
+    }
   }
-  const int rank = group_->rank();
-  const auto split = [&](const std::string& name,
-                         int color) -> absl::StatusOr<std::shared_ptr<ProcessGroup>> {
-    absl::StatusOr<std::shared_ptr<ProcessGroup>> made =
-        group_->Split(color, rank, {.name = StrCat(group_->name(), ".", name)});
-    if (made.ok()) return made;
-    return Annotate(made.status(), StrCat("mesh_create, splitting axis ", name, ": "));
+  if (!found.empty()) return found;
+  return InvalidMesh(kGroupCall,
+                     StrCat("no axis is named; name one or several of ", Names(all, ", ")));
+}
+
+// Of the ranks along `axes`, this one among them: the one whose places on them are 0. A rank's
+// place on an axis is (rank / stride) % size, where the stride is the product of the sizes after
+// it.
+int Mesh::FirstRankAlong(const AxisSet& axes) const {
+  int first = rank_;
+  int stride = size_;
+  for (size_t axis = 0; axis < axes_.size(); ++axis) {
+    stride /= axes_[axis].size;
+    if (axes.contains(axis)) first -= rank_ / stride % axes_[axis].size * stride;
+  }
+  return first;
+}
+
+absl::StatusOr<std::shared_ptr<ProcessGroup>> Mesh::Split(const AxisSet& axes,
+                                                          const std::string& name) const {
+  return group_->Split(FirstRankAlong(axes), rank_,
+                       {.name = StrCat(group_->name(), ".", name), .ends_whole = true});
+}
+
+// Either all ranks have their groups, or none keeps one: a later call must find all alike.
+absl::Status Mesh::AgreeOn(const AxisSet& axes, const absl::Status& made) const {
+  struct Outcome {
+    uint64_t axes;
+    int32_t result;  // weft_result_t of making the group
+    uint32_t unused;
   };
-  int stride = group_->size();
-  for (const MeshAxis& axis : axes_) {
-    const int outer_part = rank / stride * stride;
-    stride /= axis.size;
-    WEFT_ASSIGN_OR_RETURN(std::shared_ptr<ProcessGroup> group,
-                          split(axis.name, outer_part + rank % stride));
+
+  NumberHash hash;
+  for (size_t axis = 0; axis < axes_.size(); ++axis) {
+    hash.Add(static_cast<uint64_t>(axes_[axis].size));
+    hash.Add(axes.contains(axis) ? 1 : 0);
+  }
+  const Outcome mine{.axes = hash.Get(), .result = ResultOf(made), .unused = 0};
+  std::vector<Outcome> all;
+  WEFT_RETURN_IF_ERROR(ExchangeForSplit(*group_, {}, kAxesSalt, mine, &all));
+  for (int rank = 0; rank < size_; ++rank) {
+    const Outcome& outcome = all[static_cast<size_t>(rank)];
+    if (outcome.axes != all[0].axes) {
+      return MakeError(WEFT_MISMATCH, CulpritOf(*group_, rank, kGroupCall),
+                       StrCat("rank ", rank, " names other axes than rank 0; this rank, ", rank_,
+                              ", names ", Names(axes, ", "), "; name the same on all ranks"));
+    }
+    if (outcome.result != WEFT_SUCCESS) {
+      return MakeError(WEFT_REMOTE_ERROR, CulpritOf(*group_, rank, kGroupCall),
+                       StrCat("rank ", rank, " could not make its group; its own error says why"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<ProcessGroup>> Mesh::Group(
+    const std::vector<std::string>& names) const {
+  WEFT_ASSIGN_OR_RETURN(const AxisSet axes, FindAxes(names));
+  MutexLock lock(mutex_);
+  if (const auto known = groups_.find(axes); known != groups_.end()) return known->second;
+  absl::StatusOr<std::shared_ptr<ProcessGroup>> made = Split(axes, Names(axes, "."));
+  const absl::Status agreed = AgreeOn(axes, made.status());
+  if (made.ok() && agreed.ok()) {
+    groups_[axes] = *made;
+    return made;
+  }
+  if (made.ok()) (*made)->Close();
+  return Annotate(made.ok() ? agreed : made.status(),
+                  StrCat(kGroupCall, ", axes ", Names(axes, ", "), ": "));
+}
+
+absl::StatusOr<std::shared_ptr<ProcessGroup>> Mesh::SplitNew(const AxisSet& axes,
+                                                             const std::string& name) {
+  if (const auto known = groups_.find(axes); known != groups_.end()) return known->second;
+  absl::StatusOr<std::shared_ptr<ProcessGroup>> made = Split(axes, name);
+  if (!made.ok())
+    return Annotate(made.status(), StrCat("mesh_create, splitting axis ", name, ": "));
+  groups_[axes] = *made;
+  return made;
+}
+
+absl::Status Mesh::SplitAxes() {
+  MutexLock lock(mutex_);
+  AxisSet all;
+  AxisSet of_outer;
+  for (size_t axis = 0; axis < axes_.size(); ++axis) {
+    all.insert(axis);
+    if (axis + 1 < axes_.size()) of_outer.insert(axis);
+  }
+  groups_[all] = group_;
+  for (const size_t axis : all) {
+    WEFT_ASSIGN_OR_RETURN(std::shared_ptr<ProcessGroup> group, SplitNew({axis}, axes_[axis].name));
     axis_groups_.push_back(std::move(group));
   }
-  outer_ = axis_groups_[0];
-  if (axes_.size() > 2) {
-    WEFT_ASSIGN_OR_RETURN(outer_, split("outer", rank % axes_.back().size));
+  if (!of_outer.empty()) {
+    WEFT_ASSIGN_OR_RETURN(outer_, SplitNew(of_outer, "outer"));
   }
   return absl::OkStatus();
 }

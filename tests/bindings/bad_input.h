@@ -101,7 +101,7 @@ std::vector<BadCall> BadExplainCalls();          // explain.h
 std::vector<BadCall> BadCompletionCalls();       // completion_queue.h
 std::vector<BadCall> BadMessages();              // point_to_point.h
 std::vector<BadCall> BadGroupCalls();            // group.h, store.h, work.h
-std::vector<BadCall> BadShardCalls();            // shard.h, set-up
+std::vector<BadCall> BadShardCalls();            // mesh.h, shard.h, set-up
 std::vector<BadCall> BadShardStepCalls();        // shard.h, step
 std::vector<BadCall> BadShardOptimizerCalls();   // shard_step.h, optimizers
 std::vector<BadCall> BadShardNormCalls();        // shard_norm.h

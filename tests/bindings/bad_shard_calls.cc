@@ -1,5 +1,5 @@
-// Calls of shard.h with one wrong argument each. Which orders of right calls are refused is tested
-// with the shard managers themselves.
+// Calls of mesh.h and shard.h with one wrong argument each. Which orders of right calls are refused
+// is tested with the shard managers themselves.
 #include "tests/bindings/bad_input.h"
 #include "tests/bindings/shard_calls.h"
 
@@ -64,6 +64,32 @@ void AddMeshFaults(std::vector<BadCall>* calls) {
       [](Bench&, weft_mesh_t mesh) {
         weft_group_t group = nullptr;
         return weft_mesh_axis_group(mesh, 0, &group);
+      },
+      calls);
+  const auto add_names = [&](const char* fault, const char* needle, std::vector<const char*> names,
+                             int n) {
+    calls->push_back({"weft_mesh_group", fault, WEFT_INVALID_ARGUMENT, needle, [=](Bench& b) {
+                        return weft_mesh_group(b.mesh, names.data(), n, &b.out.group);
+                      }});
+  };
+  add_names("n_0", "n is 0, the mesh has 1 axis", {"data"}, 0);
+  add_names("n_minus_1", "n is -1", {"data"}, -1);
+  add_names("n_2", "n is 2, the mesh has 1 axis", {"data", "data"}, 2);
+  add_names("n_INT32_MAX", "n is 2147483647", {"data"}, INT32_MAX);
+  add_names("axes_NULL", "axes is NULL", {}, 1);
+  add_names("name_NULL", "axes[0] is NULL", {nullptr}, 1);
+  add_names("name_empty", "no axis \"\"; its axes are data", {""}, 1);
+  add_names("name_unknown", "no axis \"tp\"; its axes are data", {"tp"}, 1);
+  calls->push_back(
+      {"weft_mesh_group", "group_NULL", WEFT_INVALID_ARGUMENT, "group is NULL", [](Bench& b) {
+         const char* const name = "data";
+         return weft_mesh_group(b.mesh, &name, 1, nullptr);
+       }});
+  AddHandleFaults<weft_mesh_t>(
+      "weft_mesh_group", "mesh",
+      [](Bench& b, weft_mesh_t mesh) {
+        const char* const name = "data";
+        return weft_mesh_group(mesh, &name, 1, &b.out.group);
       },
       calls);
   AddConfigFaults<weft_mesh_config_t>("weft_mesh_create", calls,

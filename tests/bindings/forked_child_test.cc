@@ -477,6 +477,11 @@ void AddShardCalls(std::vector<NamedCall>* calls) {
        [](T t) {
          return weft_mesh_axis_group(t.bench.mesh, 0, &t.bench.out.group);
        }},
+      {"weft_mesh_group",
+       [](T t) {
+         const char* const name = "data";
+         return weft_mesh_group(t.bench.mesh, &name, 1, &t.bench.out.group);
+       }},
       {"weft_mesh_destroy",
        [](T t) {
          return weft_mesh_destroy(t.bench.mesh);

@@ -141,10 +141,11 @@ TEST_F(ShardPlan, AnOlderCallerGetsTheFieldsThatItKnows) {
 TEST_F(ShardPlan, NothingElseWorksOnADryMesh) {
   ASSERT_EQ(AddUnits("blocks.*", 0), 5u);
   weft_group_t group = nullptr;
+  const char* const axis = "gpu";
   for (const weft_result_t result :
        {weft_shard_context_finalize(context_, nullptr), weft_shard_context_verify(context_),
         weft::StepBegin(context_), weft_shard_abort_step(context_, nullptr),
-        weft_mesh_axis_group(mesh_, 0, &group)}) {
+        weft_mesh_axis_group(mesh_, 0, &group), weft_mesh_group(mesh_, &axis, 1, &group)}) {
     EXPECT_EQ(result, WEFT_INVALID_USAGE);
     EXPECT_THAT(weft_last_error(), HasSubstr("dry"));
   }

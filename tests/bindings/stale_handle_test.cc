@@ -63,10 +63,15 @@ TEST(StaleHandle, GroupsOfAMeshGoWithIt) {
   weft_group_t axis = nullptr;
   ASSERT_EQ(weft_mesh_create(group, nullptr, &mesh), WEFT_SUCCESS);
   ASSERT_EQ(weft_mesh_axis_group(mesh, 0, &axis), WEFT_SUCCESS);
+  const char* const name = "data";
+  weft_group_t all = nullptr;
+  ASSERT_EQ(weft_mesh_group(mesh, &name, 1, &all), WEFT_SUCCESS);
+  EXPECT_EQ(all, axis);
   ASSERT_EQ(weft_mesh_destroy(mesh), WEFT_SUCCESS);
   ExpectStaleGroup(axis);
   weft_shard_context_t context = nullptr;
   ExpectStale(weft_mesh_axis_group(mesh, 0, &axis), "mesh");
+  ExpectStale(weft_mesh_group(mesh, &name, 1, &all), "mesh");
   ExpectStale(weft_shard_context_create(mesh, nullptr, &context), "mesh");
   ExpectStale(weft_mesh_destroy(mesh), "mesh");
   ASSERT_EQ(weft_group_destroy(group), WEFT_SUCCESS);

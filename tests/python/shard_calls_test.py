@@ -46,6 +46,7 @@ class Checks(ShardTest):
         self.assertEqual((3 << 10, 1 << 10), weight.interval(3))
         self.refused("INVALID_USAGE", "dry", context.finalize)
         self.refused("INVALID_USAGE", "dry", mesh.axis, "gpu")
+        self.refused("INVALID_USAGE", "dry", mesh.group, "gpu", "node")
         self.assertEqual(({"node": 128, "gpu": 8}, 3), (mesh.axes, mesh.rank))
 
     def test_axes(self):
@@ -66,6 +67,41 @@ class Checks(ShardTest):
         self.refused("INVALID_ARGUMENT", "", self.shard.Mesh, self.local(1)[0], {"a": 2})
         self.assertRaisesRegex(ValueError, "has 7 of them; up to 6 are possible", self.shard.Mesh, self.local(1)[0], dict.fromkeys("abcdefg", 1))
         self.assertEqual(dict.fromkeys("abcdef", 1), self.shard.Mesh(self.local(1)[0], dict.fromkeys("abcdef", 1)).axes)
+
+    def test_groups_of_several_axes(self):
+        def run(world):
+            mesh = self.shard.Mesh(world, {"dp": 2, "cp": 2, "tp": 2})
+            data, again = mesh.group("cp", "dp"), mesh.group("dp", "cp")
+            everybody, alone = mesh.group("tp", "dp", "cp"), mesh.group("tp")
+            names = data.name, again.name, everybody.name, alone.name
+            del mesh
+            x = array.array("i", [1 << world.rank])
+            data.all_reduce(x)
+            return x[0], data.rank, data.size, everybody.size, alone.size, names
+
+        for rank, (members, *numbers, names) in enumerate(self.model.on_ranks(self.local(8), run)):
+            self.assertEqual((0b01010101 << rank % 2, [rank // 2, 4, 8, 2]), (members, numbers))
+            self.assertEqual((names[0], True), (names[1], names[0].endswith(".dp.cp")))
+            self.assertEqual((f"{names[2]}.dp.cp", f"{names[2]}.tp"), (names[0], names[3]))
+        mesh = self.shard.Mesh(self.local(1)[0], {"dp": 1, "tp": 1})
+        self.assertRaisesRegex(ValueError, "no axis 'x'; there are dp, tp", mesh.group, "dp", "x")
+        self.assertRaisesRegex(TypeError, "name is a int", mesh.group, 0)
+        self.refused("INVALID_ARGUMENT", "axis dp is named twice", mesh.group, "dp", "dp")
+        self.refused("INVALID_ARGUMENT", "n is 0", mesh.group)
+
+    def test_a_context_along_several_axes(self):
+        def run(world):
+            mesh = self.shard.Mesh(world, {"dp": 2, "cp": 2, "tp": 2})
+            context = self.shard.Context(mesh.group("dp", "cp"))
+            context.set_optimizer()
+            with context.add_unit("u", "full_shard") as unit:
+                weight = unit.add_param("w", (3,), value=array.array("f", [world.rank + 1.0] * 3))
+            context.finalize()
+            out = array.array("f", [0] * 3)
+            weight.read(out)
+            return list(out)
+
+        self.assertEqual([[rank % 2 + 1.0] * 3 for rank in range(8)], self.model.on_ranks(self.local(8), run))
 
     def test_state(self):
         """Two ranks' state is put into a context of one, by intervals."""

@@ -153,6 +153,21 @@ TEST_F(ShardCTest, RefusesBadMeshes) {
   ExpectRefused(weft_mesh_axis_group(mesh, 2, &along), WEFT_INVALID_ARGUMENT, "axis is 2");
   EXPECT_EQ(weft_mesh_axis_group(mesh, 1, &along), WEFT_SUCCESS);
   EXPECT_TRUE(weft::IsGroup(along));
+  const char* const names[] = {"b", "a", "b"};
+  weft_group_t group = nullptr;
+  ExpectRefused(weft_mesh_group(mesh, names, 3, &group), WEFT_INVALID_ARGUMENT, "n is 3");
+  ExpectRefused(weft_mesh_group(mesh, names, 0, &group), WEFT_INVALID_ARGUMENT, "n is 0");
+  const char* const twice[] = {"b", "b"};
+  ExpectRefused(weft_mesh_group(mesh, twice, 2, &group), WEFT_INVALID_ARGUMENT,
+                "axis b is named twice; name each of a, b at most once");
+  EXPECT_EQ(weft_mesh_group(mesh, names, 1, &group), WEFT_SUCCESS);
+  EXPECT_EQ(group, along);
+  EXPECT_EQ(weft_mesh_group(mesh, names, 2, &group), WEFT_SUCCESS);
+  EXPECT_TRUE(weft::IsGroup(group));
+  EXPECT_NE(group, along);
+  const weft_group_t all = group;
+  EXPECT_EQ(weft_mesh_group(mesh, names + 1, 2, &group), WEFT_SUCCESS);
+  EXPECT_EQ(group, all);
   EXPECT_EQ(weft_mesh_destroy(mesh), WEFT_SUCCESS);
   mesh = nullptr;
   EXPECT_EQ(create({kSize, 1, {"data"}, {1}}), WEFT_SUCCESS);

@@ -142,6 +142,19 @@ class weft_group_stats_t(Structure):
     ]
 
 
+# mesh.h
+WEFT_MESH_AXES_MAX = 6
+
+
+class weft_mesh_config_t(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("axis_count", c_int),
+        ("axis_names", c_char_p * WEFT_MESH_AXES_MAX),
+        ("axis_sizes", c_int * WEFT_MESH_AXES_MAX),
+    ]
+
+
 # shard_memory.h
 WEFT_SHARD_TIER_PARAMS = 0
 WEFT_SHARD_TIER_GRADIENTS = 1
@@ -206,17 +219,6 @@ class weft_shard_policy_t(Structure):
 
 
 # shard.h
-WEFT_MESH_AXES_MAX = 6
-
-
-class weft_mesh_config_t(Structure):
-    _fields_ = [
-        ("struct_size", c_size_t),
-        ("axis_count", c_int),
-        ("axis_names", c_char_p * WEFT_MESH_AXES_MAX),
-        ("axis_sizes", c_int * WEFT_MESH_AXES_MAX),
-    ]
-
 WEFT_SHARD_LOCAL_THEN_REDUCE = 0
 WEFT_SHARD_REDUCE_EVERY = 1
 WEFT_SHARD_INNER_EVERY_OUTER_LAST = 2
@@ -1108,6 +1110,7 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "weft_mesh_create": (c_int, (c_void_p, c_void_p, c_void_p)),
     "weft_mesh_create_dry": (c_int, (c_void_p, c_int, c_void_p)),
     "weft_mesh_destroy": (c_int, (c_void_p,)),
+    "weft_mesh_group": (c_int, (c_void_p, c_void_p, c_int, c_void_p)),
     "weft_op_create_premul_sum": (c_int, (c_void_p, c_int, c_void_p)),
     "weft_op_create_user": (c_int, (c_void_p, c_void_p)),
     "weft_op_destroy": (c_int, (c_int,)),
@@ -1319,6 +1322,7 @@ class Functions:
         def weft_mesh_create(self, group: Pointer, config: Pointer, mesh: Pointer, /) -> int: ...
         def weft_mesh_create_dry(self, config: Pointer, rank: int, mesh: Pointer, /) -> int: ...
         def weft_mesh_destroy(self, mesh: Pointer, /) -> int: ...
+        def weft_mesh_group(self, mesh: Pointer, axes: Pointer, n: int, group: Pointer, /) -> int: ...
         def weft_op_create_premul_sum(self, factor: Pointer, dtype: int, op: Pointer, /) -> int: ...
         def weft_op_create_user(self, config: Pointer, op: Pointer, /) -> int: ...
         def weft_op_destroy(self, op: int, /) -> int: ...

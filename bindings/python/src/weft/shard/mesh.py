@@ -12,7 +12,7 @@ from weft.shard.handles import MeshHandle, call
 from weft.shard.structs import int32, of_type, sized, utf8
 
 
-class _AxisGroup(ctypes.c_void_p):
+class _MeshGroup(ctypes.c_void_p):
     """A group that belongs to its mesh."""
 
     mesh: MeshHandle
@@ -56,13 +56,28 @@ class Mesh:
 
     def axis(self, name: str | int) -> Communicator:
         """The communicator of this rank along an axis: the ranks that differ in this coordinate alone. It belongs to the mesh, and keeps it."""
-        names = list(self._axes)
-        if isinstance(name, str) and name not in self._axes:
-            raise ValueError(f"the mesh has no axis {name!r}; there are {', '.join(names)}")
-        group = _AxisGroup()
-        call(library.weft_mesh_axis_group, self._handle, names.index(name) if isinstance(name, str) else int32(name, "name"), ctypes.byref(group))
+        group = _MeshGroup()
+        index = self._index(name) if isinstance(name, str) else int32(name, "name")
+        call(library.weft_mesh_axis_group, self._handle, index, ctypes.byref(group))
         group.mesh = self._handle
         return Communicator(group)
+
+    def group(self, *names: str) -> Communicator:
+        """The communicator of this rank along several axes, in the order of the mesh: the ranks that differ in these coordinates alone. It
+        belongs to the mesh, and keeps it. The first call with a set of names makes it, and is collective over the mesh's ranks."""
+        for name in names:
+            self._index(name)
+        interrupt.do_postponed()
+        group = _MeshGroup()
+        call(library.weft_mesh_group, self._handle, (ctypes.c_char_p * max(len(names), 1))(*(utf8(name, "name") for name in names)), len(names),
+             ctypes.byref(group))
+        group.mesh = self._handle
+        return Communicator(group)
+
+    def _index(self, name: str) -> int:
+        if of_type(name, str, "name") not in self._axes:
+            raise ValueError(f"the mesh has no axis {name!r}; there are {', '.join(self._axes)}")
+        return list(self._axes).index(name)
 
     def __repr__(self) -> str:
         return f"<weft.shard.Mesh {' x '.join(f'{name} {size}' for name, size in self._axes.items())}>"
