@@ -57,9 +57,11 @@ _KILLED = r"killed by signal 9 \(SIGKILL\)"
 
 class GoesOn(ElasticTest):
     def test_the_others_go_on_and_the_lost_are_named(self):
-        code, out, err = self.run_to_end("-n", 3, "--elastic", *rank(
-            "if rank == 1: os.kill(os.getpid(), signal.SIGKILL)\n"
-            "time.sleep(0.5)\nif rank == 2: sys.exit(7)\ntime.sleep(0.5)\nsay('to the end')"))
+        code, out, err = self.run_to_end("-n", 3, "--elastic", *self.member(
+            "note(str(rank), os.getpid())\n"
+            "if rank == 1: die()\n"
+            "await_end(int(read('1')))\nif rank == 2: sys.exit(7)\n"
+            "await_end(int(read('2')))\nsay('to the end')"))
         self.assertEqual((0, ["[0] to the end"]), (code, out), err)
         self.assertRegex(err[0], r"weftrun: rank 1 \(pid \d+\) killed by signal 9 \(SIGKILL\) and is lost; 2 of 3 ranks are left$")
         self.assertRegex(err[1], r"weftrun: rank 2 \(pid \d+\) exited with code 7 and is lost; 1 of 3 ranks are left$")

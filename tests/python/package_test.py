@@ -133,7 +133,7 @@ class Package(RanksTest):
         found = ranks.programs_of(_DOCUMENT)
         self.assertGreaterEqual(len(found), 5)
         of_sharding = ranks.programs_of(_DOCUMENT.with_name("sharding.md"))
-        self.assertEqual(2, len(of_sharding))
+        self.assertEqual(3, len(of_sharding))
         found += of_sharding
         of_readme = [program for program in ranks.programs_of(ranks.ROOT / "README.md") if "numpy" in program[0]]
         self.assertEqual(1, len(of_readme))

@@ -81,8 +81,8 @@ class Checks(ShardTest):
 
         for rank, (members, *numbers, names) in enumerate(self.model.on_ranks(self.local(8), run)):
             self.assertEqual((0b01010101 << rank % 2, [rank // 2, 4, 8, 2]), (members, numbers))
-            self.assertEqual((names[0], True), (names[1], names[0].endswith(".dp.cp")))
-            self.assertEqual((f"{names[2]}.dp.cp", f"{names[2]}.tp"), (names[0], names[3]))
+            # All axes but the last one: the group that HYBRID_SHARD has, too.
+            self.assertEqual((names[1], f"{names[2]}.outer", f"{names[2]}.tp"), (names[0], names[0], names[3]))
         mesh = self.shard.Mesh(self.local(1)[0], {"dp": 1, "tp": 1})
         self.assertRaisesRegex(ValueError, "no axis 'x'; there are dp, tp", mesh.group, "dp", "x")
         self.assertRaisesRegex(TypeError, "name is a int", mesh.group, 0)

@@ -1,6 +1,7 @@
 // Commands that read metrics: what they get, from which process, and how fast.
 #include "trainer/metrics_command.h"
 
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -28,10 +29,10 @@ std::string Line(size_t step) {
   return "{\"step\":" + std::to_string(step) + ",\"loss\":" + std::string(step % 300, '1') + "}\n";
 }
 
-volatile sig_atomic_t sigpipes = 0;
+std::atomic<int> sigpipes = 0;
 
 void CountSigpipe(int) {
-  sigpipes = sigpipes + 1;
+  sigpipes++;
 }
 
 TEST_F(MetricsCommandTest, ItGetsEveryLineByteForByte) {

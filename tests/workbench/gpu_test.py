@@ -127,13 +127,13 @@ class OnADriver(unittest.TestCase):
         self.assertEqual({"hangs": "hung", "then": "passed"}, ran.states())
         self.assertEqual(3, ran.report()["sections"][0]["cases"])  # what it proved before is kept
         for pid in pids.read_text().split():
-            self.assertFalse(alive(int(pid)), pid)
+            wait_for_end(int(pid))
 
     def test_what_a_section_leaves_running_is_ended(self):
         pids = self.folder / "left"
         ran = self.ran(self.made({"leaves": RIGHT + f"; sleep 600 & echo $! >{pids}"}))
         self.assertEqual({"leaves": "passed"}, ran.states(), ran.text)
-        self.assertFalse(alive(int(pids.read_text())))
+        wait_for_end(int(pids.read_text()))
 
     def test_the_report_is_whole_after_each_section(self):
         kept = self.folder / "kept.json"
@@ -154,7 +154,7 @@ class OnADriver(unittest.TestCase):
         self.assertEqual({"one": "passed", "two": "unfinished"}, ran.states())
         self.assertIn("SIGTERM", ran.report()["ended"])
         self.assertEqual("the run was ended by SIGTERM", ran.report()["sections"][1]["steps"][0]["why"])
-        self.assertFalse(alive(int(begun.read_text())))
+        wait_for_end(int(begun.read_text()))
 
     def ran_with(self, folder, patch, environment=()):
         """Of a runner in which `patch`, lines of Python, has sent signals where no test could from outside: its exit code, and the run."""
@@ -198,7 +198,7 @@ def popen(command, **options):
     return child
 process.subprocess.Popen = popen""")
         self.assertEqual(1, ran.code, ran.text)
-        self.assertFalse(alive(int(pid.read_text())))
+        wait_for_end(int(pid.read_text()))
         self.assertIn("SIGTERM", ran.report()["ended"])
 
     def test_a_runner_that_stands_still_ends_with_what_it_started(self):
@@ -324,6 +324,11 @@ def wait_for(happened):
         if time.monotonic() > deadline:
             raise TimeoutError
         time.sleep(0.02)
+
+
+def wait_for_end(pid):
+    """Of a process that was sent SIGKILL, which takes its time beside a load."""
+    wait_for(lambda: not alive(pid))
 
 
 class OutFolders(unittest.TestCase):
