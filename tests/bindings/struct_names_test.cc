@@ -63,6 +63,7 @@ const std::map<std::string, size_t> kStructs = {
     NAMED(weft_shard_read_t),
     NAMED(weft_message_info_t),
     NAMED(weft_shard_report_t),
+    NAMED(weft_shard_run_t),
     NAMED(weft_shard_settings_t),
     NAMED(weft_shard_state_part_t),
     NAMED(weft_shard_state_scalars_t),
