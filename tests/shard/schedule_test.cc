@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 
+#include "base/text.h"
 #include "gtest/gtest.h"
 #include "shard/step/prediction.h"
 #include "shard/step/step_state.h"
